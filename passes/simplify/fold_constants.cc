@@ -24,6 +24,16 @@ bool all_constant(const ir::Contents& contents) {
   return std::all_of(contents.begin(), contents.end(), [](const Dim& dim) { return dim.is_constant(); });
 }
 
+bool is_output(const Graph& graph, ValueId value) {
+  return std::find(graph.outputs().begin(), graph.outputs().end(), value) != graph.outputs().end();
+}
+
+// Whether the task is what makes an output of a constant.
+bool passes_constant_on(const Graph& graph, TaskId task) {
+  return &graph.op(task) == &ir::core("identity") && is_output(graph, graph.outputs(task)[0]) &&
+         graph.value(graph.inputs(task)[0]).kind == ir::ValueKind::kConstant;
+}
+
 // How a task whose single output is a known integer value is folded.
 enum class Known : uint8_t { kNo, kNumbers, kOneSize, kSizes };
 
@@ -32,7 +42,7 @@ Known known_contents(const Graph& graph, TaskId task) {
   const ir::OpInfo& op = graph.op(task);
   if (!op.known() || outputs.size() != 1) return Known::kNo;
   const ValueType& type = graph.type(outputs[0]);
-  if (!type.contents) return Known::kNo;
+  if (!type.contents || passes_constant_on(graph, task)) return Known::kNo;
   if (all_constant(*type.contents)) return Known::kNumbers;
   if (graph.inputs(task).empty() || !ir::is_integer(type.dtype)) return Known::kNo;
   if (type.contents->size() == 1) return Known::kOneSize;
@@ -86,7 +96,19 @@ class Folder {
     }
     return changed_;
   }
-  Graph finish() && { return std::move(rewriter_).finish(); }
+
+  // Outputs that have become constants are made by tasks.
+  Graph finish() && {
+    for (const ValueId output : from_.outputs()) {
+      const ValueId folded = rewriter_.map(output);
+      if (!from_.producer(output).valid() || graph().producer(folded).valid()) continue;
+      const ValueId made = graph().add(ir::core("identity"), {folded}, {}, std::string(from_.value(output).name),
+                                       from_.location(from_.producer(output)));
+      finish_types(graph().producer(made));
+      rewriter_.replace(output, made);
+    }
+    return std::move(rewriter_).finish();
+  }
 
  private:
   bool fold_contents(TaskId task) {
@@ -103,7 +125,7 @@ class Folder {
       std::vector<int64_t> values;
       for (const Dim& dim : *type.contents) values.push_back(dim.constant());
       const std::vector<int64_t> shape(type.shape->size(), static_cast<int64_t>(values.size()));
-      rewriter_.replace(output, ir::add_constant(graph(), name, type.dtype, shape, std::span<const int64_t>(values)));
+      rewriter_.replace(output, ir::add_constant(graph(), name_of_constant(output), type.dtype, shape, std::span<const int64_t>(values)));
     }
     return true;
   }
@@ -167,6 +189,7 @@ class Folder {
   bool fold_data(TaskId task) {
     const ir::OpInfo& op = from_.op(task);
     if (!op.known() || op.depends_on_training(from_.attributes(task)) || !reads_constants_only(task)) return false;
+    if (passes_constant_on(from_, task)) return false;
     const Reading read = reading(task);
     if (read.operands.empty()) return false;
     int64_t available = 0, needed = 0;
@@ -219,6 +242,10 @@ class Folder {
     return compute(op, operands, read.attributes, types, context_.evaluator);
   }
 
+  std::string name_of_constant(ValueId old) const {
+    return std::string(from_.value(old).name) + (is_output(from_, old) ? ".value" : "");
+  }
+
   void store(ValueId old, const StoredTensor& result) {
     const ValueType& type = from_.type(old);
     RANNC_CHECK(result.type.dtype == type.dtype && result.type.shape == type.shape)
@@ -226,7 +253,7 @@ class Folder {
     ValueType constant = type;
     constant.contents = ir::constant_contents(type, result.data);
     rewriter_.replace(
-        old, graph().add_value(ir::ValueKind::kConstant, from_.value(old).name, std::move(constant), result.data));
+        old, graph().add_value(ir::ValueKind::kConstant, name_of_constant(old), std::move(constant), result.data));
   }
 
   // Copies a task, with operands of known contents moved into attributes.

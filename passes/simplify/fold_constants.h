@@ -12,6 +12,7 @@ namespace rannc::passes {
 /// - A task that reads only constants becomes a constant. Integers and booleans are computed here, floats by the
 ///   context's evaluator (if null, such tasks stay). Results that are larger than their operands and than 64 Ki
 ///   elements stay tasks.
+/// - An output that becomes a constant is made by a task, `identity`, because stages return what their tasks make.
 /// - Tasks without readers are removed.
 ///
 /// Before: types inferred. After: no task exists only to compute a shape. Runs after infer-shapes and set-precision.
