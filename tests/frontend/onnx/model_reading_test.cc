@@ -245,6 +245,22 @@ TEST(OldOperatorSets, AreBroughtToTheOldestByTheConverterOfOnnx) {
   EXPECT_EQ(four->value(four->outputs()[0]).name, "z");
 }
 
+// Stages return what their tasks make.
+TEST(Outputs, ThatNoNodeMakesAreMadeByATask) {
+  const auto found = test::read_graph(R"(agraph (float[N, 2] x) => (float[N, 2] y, float[N, 2] x, float[2] w, float[2] w)
+      <float[2] w = {1, 2}> { y = Add (x, w) })",
+                                      17);
+  ASSERT_TRUE(found.ok()) << found.diagnostic().str();
+  std::vector<std::string> names;
+  for (const ValueId output : found->graph.outputs()) {
+    names.emplace_back(found->graph.value(output).name);
+    EXPECT_TRUE(found->graph.producer(output).valid()) << names.back();
+  }
+  EXPECT_THAT(names, ElementsAre("y", "x.output", "w.output"));
+  ASSERT_EQ(found->notes.open.size(), 2U);
+  EXPECT_THAT(found->notes.open[0].message, HasSubstr("output 'x' is an input or a weight of the model"));
+}
+
 TEST(OldOperatorSets, KnowOperatorsThatTheConverterDoesNot) {
   const auto cast =
       test::import_text(old_model(5, R"(agraph (float[batch, 6] x, float[batch, 6] z) => (float[batch, 6] y) {

@@ -198,8 +198,10 @@ class Importer {
 
   Result<void> add_outputs(Scope& scope) {
     const auto& outputs = head_.graph().output();
+    std::set<std::string> seen;
     for (int i = 0; i < outputs.size(); ++i) {
       const ValueInfoProto& output = outputs[i];
+      if (!seen.insert(output.name()).second) continue;
       if (needed_ != nullptr && !needed_->outputs[static_cast<size_t>(i)]) continue;
       RANNC_ASSIGN(const ValueId value, nodes_.look_up(scope, output.name(), at(output.name())));
       RANNC_ASSIGN(const ValueId named, named_as(value, output.name()));
@@ -211,9 +213,15 @@ class Importer {
     return {};
   }
 
-  /// Sequences, optionals and branches forward a tensor under its earlier name.
-  Result<ValueId> named_as(ValueId value, const std::string& name) {
-    if (graph_.value(value).name == name) return value;
+  /// Sequences, optionals and branches forward a tensor under its earlier name. An output is made by a task.
+  Result<ValueId> named_as(ValueId value, std::string name) {
+    const bool made = graph_.producer(value).valid();
+    if (graph_.value(value).name == name) {
+      if (made) return value;
+      name += ".output";
+      notes_.open.push_back({at(name), fmt::format("output '{}' is an input or a weight of the model: its name is '{}'",
+                                                   graph_.value(value).name, name)});
+    }
     const TaskId task = graph_.add_task(ir::core("identity"), {&value, 1}, {}, {&name, 1}, at(name));
     RANNC_TRY(ir::infer_types(graph_, task));
     return graph_.outputs(task)[0];
