@@ -13,8 +13,8 @@ namespace rannc::partition {
 namespace {
 
 constexpr uint64_t kStructures = 1000;  ///< problems with fewer are searched exhaustively
-constexpr uint64_t kActions = 20'000;   ///< simulated by the search
-constexpr uint64_t kPlans = 80;         ///< more judged plans, each of which costs its devices
+constexpr uint64_t kActions = 40'000;   ///< simulated by the search
+constexpr uint64_t kPlans = 160;        ///< more judged plans, each of which costs its devices
 constexpr uint64_t kSlots = 4'000;      ///< `AutoOptions::device_slots`
 constexpr uint64_t kBoundSteps = 4'000'000;
 
@@ -141,7 +141,6 @@ Result<StageOutcome> replan(const StageProblem& problem, const LastPlan& last, c
   Rebalancer rebalancer(problem, ranges);
   AutoOptions near = options;
   near.rivals = AutoOptions::Rivals::kExcluded;
-  near.seeds = AutoOptions::Seeds::kGiven;
   near.starts = plans_of_rest(problem, rebalancer, last);
   near.exhaustive_plans = std::min(near.exhaustive_plans, kStructures);
   near.simulated_actions = std::min(near.simulated_actions, kActions + kPlans * problem.cluster.size());

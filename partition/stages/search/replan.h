@@ -21,9 +21,9 @@ struct LastPlan {
 /// cuts rebalanced.
 std::vector<StagePlan> plans_of_rest(const StageProblem& problem, Rebalancer& rebalancer, const LastPlan& last);
 
-/// Searches by planner `auto` near the last plan: it starts from `plans_of_rest` alone, and its budgets are those of
-/// milliseconds. Never worse than these plans. The bound holds for all plans; it is weaker than that of a full search
-/// where that takes longer. `options` supply the allowed schedules. `Infeasible` if no plan of them fits, although
+/// Searches by planner `auto` from `plans_of_rest`, then from other structures, with budgets of milliseconds. Never
+/// worse than `plans_of_rest`. The bound holds for all plans; it is weaker than that of a full search
+/// where that takes longer. `options` supply the allowed schedules. `Infeasible` if no tried plan fits, although
 /// another one may. Errors: as for `StagePlanner::plan`.
 Result<StageOutcome> replan(const StageProblem& problem, const LastPlan& last, const AutoOptions& options,
                             std::stop_token stop = {});

@@ -155,6 +155,22 @@ TEST(Replan, IsCloseToAFullSearchAndWithinMemory) {
   EXPECT_LE(ratios.worst(), 1.3);
 }
 
+// What is left of a stage's devices may hold it in no way, or only if all stages recompute.
+TEST(Replan, LeavesTheLastStructureWhereMemoryIsShort) {
+  for (const uint32_t devices : {8U, 16U}) {
+    SCOPED_TRACE(fmt::format("{} devices", devices));
+    StageProblem problem = chain(32, devices, 5e7);
+    problem.constraints.memory_bytes = 12'000'000'000;
+    const auto loss = loss_of(problem, {DeviceId(devices / 2 + 1)});
+    ASSERT_TRUE(loss);
+    const auto full = plan_of(auto_planner(whole_search())->plan(loss->rest));
+    const auto again = plan_of(replan(loss->rest, loss->last, {}));
+    ASSERT_TRUE(full && again);
+    expect_within_memory(loss->rest, *again);
+    EXPECT_LE(again->objective, 1.06 * full->objective);
+  }
+}
+
 /// A plan of equal stages on equal parts of the devices.
 StagePlan even_plan(const StageProblem& problem, uint32_t stages) {
   StagePlan plan;
