@@ -519,6 +519,22 @@ warned("pairs of samples: nothing overlaps", lambda: train(loss=paired, micro_ba
 warned("entry of a tuple that nothing reads", unread, "entry 1", "inputs=2")
 
 
+def with_largest(net, x):
+    made = net.layer(x)
+    return made, made.max()
+
+
+def by_samples(net, x):
+    made = net.layer(x)
+    return made, made / x.shape[0]
+
+
+warned("output that combines samples", lambda: train(Forward(with_largest), loss=lambda out, batch: loss(out[0], batch)),
+       "evaluations do not return all outputs", "output output_1 is excluded")
+warned("outputs by the number of samples", lambda: train(Forward(by_samples), loss=lambda out, batch: loss(out[0], batch)),
+       "evaluations do not return all outputs", "outputs output_0, output_1 are excluded")
+
+
 class WrongUses(unittest.TestCase):
     def assert_said(self, text, words, name):
         for word in words:

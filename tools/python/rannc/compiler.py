@@ -196,6 +196,8 @@ def _planned(read: _core.Read, for_bundle: bool, reporter: Reporter) -> Plan:
         divided_not = "is not divided, but runs as one micro-batch" in text or text.startswith("its batch size is static")
         if divided_not and len(made.facts["stages"]) > 1:
             reporter("warning", f"nothing overlaps, and stages run one after another: {text.strip()}")
+        if text.startswith("output") and (" is excluded" in text or " are excluded" in text):
+            reporter("warning", f"evaluations do not return all outputs of the module: {text}")
         if "batch normalisation over the samples of a micro-batch" in text:
             _warn_of_statistics(made, text.endswith("on all replicas: losses depend on the number of micro-batches"), reporter)
     return made
