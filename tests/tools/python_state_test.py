@@ -772,6 +772,35 @@ class Buffers(Case):
                 self.assertEqual(len(noted), 1 if name else 0)
 
 
+class Twice(nn.Module):
+    """Batch normalization that runs twice, and one in evaluation mode."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.norm, self.fixed = nn.Linear(4, 3), nn.BatchNorm1d(3), nn.BatchNorm1d(3).eval()
+
+    def forward(self, x):
+        return self.fixed(self.norm(self.norm(self.layer(x)).tanh()))
+
+
+class Counters(Case):
+    """Counters of the mini-batches of batch normalization."""
+
+    def test_they_are_those_of_a_loop(self):
+        net, wanted = Twice(), Twice()
+        with trainer(net, micro_batches=1) as opened:
+            opened.step(data())
+            opened.step([data(seed=2), data(seed=3), data(seed=4)])
+            opened.accumulate(data())
+            opened.step(data())
+            found = opened.state_dict()
+        for _ in range(6):
+            wanted(X)
+        for name in ("norm.num_batches_tracked", "fixed.num_batches_tracked"):
+            self.assertEqual(found[name], wanted.state_dict()[name], name)
+
+
 class Files(Case):
     """Programs in files, which have what PyTorch has stored in them."""
 

@@ -18,6 +18,7 @@ from .export import Exported, LossFunction, export
 from .layout import Batch, Layout
 from .optimizer import Settings
 from .options import arguments, divided, error, in_python, reworded, warn
+from .tracing import counters_of
 
 #: Receives the kind (`phase`, `step`, `remark`, `note`) and a line of text.
 Progress = Callable[[str, str], None]
@@ -100,10 +101,11 @@ class Bundle:
     """A compiled model: a folder that `Trainer` and `rannc-run` open."""
 
     def __init__(self, path: str, plan: Plan | None = None, layout: Layout | None = None,
-                 parameters: Mapping[int, list[str]] | None = None, in_loss: Mapping[str, nn.Module] | None = None):
+                 parameters: Mapping[int, list[str]] | None = None, in_loss: Mapping[str, nn.Module] | None = None,
+                 counters: Mapping[str, int] | None = None):
         self.path, self.plan = path, plan
         self.layout, self.parameters = layout, parameters
-        self.in_loss = dict(in_loss or {})
+        self.in_loss, self.counters = dict(in_loss or {}), dict(counters or {})
 
     def __fspath__(self) -> str:
         return self.path
@@ -345,7 +347,8 @@ def compiled(net: Any, example: Batch | None, path: str, exporting: dict[str, An
         if settings is not None:
             settings.release()
         raise
-    return Bundle(path, planned, program.layout, program.parameters, program.in_loss), settings
+    counters = counters_of(program.program)
+    return Bundle(path, planned, program.layout, program.parameters, program.in_loss, counters), settings
 
 
 def _check_device(net: nn.Module) -> None:

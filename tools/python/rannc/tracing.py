@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.fx.proxy import TracerBase
 
 from .options import error, warn
@@ -199,6 +199,20 @@ def warn_of_buffers(program: torch.export.ExportedProgram) -> None:
         warn(f"{name}: forward writes this buffer, which a trainer does not: it keeps its value")
 
 
+def counters_of(program: torch.export.ExportedProgram) -> dict[str, int]:
+    """How often a call of a module counts each of its mini-batches of batch normalization, by the name of the counter."""
+    buffers = program.graph_signature.inputs_to_buffers
+    counted: dict[fx.Node, str] = {}  # counters, and what is added to them
+    found: dict[str, int] = {}
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and buffers.get(node.name, "").endswith("num_batches_tracked"):
+            counted[node] = buffers[node.name]
+        elif node.target in (torch.ops.aten.add_.Tensor, torch.ops.aten.add.Tensor) and node.args[0] in counted:
+            counted[node] = counted[node.args[0]]
+            found[counted[node]] = found.get(counted[node], 0) + 1
+    return found
+
+
 @contextmanager
 def lines_of_user() -> Iterator[None]:
     """Lets the nodes of a program name the lines of the user, also in functions that are not called `forward`."""
@@ -239,7 +253,7 @@ def line_of_user(failure: BaseException) -> str:
     return ""
 
 
-def line_of_node(node: torch.fx.Node) -> str:
+def line_of_node(node: fx.Node) -> str:
     """The innermost line of the user that has made a node."""
     lines = re.findall(r'File "([^"]+)", line (\d+)', node.stack_trace or "")
     return next((f"{file}:{line}" for file, line in reversed(lines) if is_of_user(file)), "")

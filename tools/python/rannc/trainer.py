@@ -155,7 +155,8 @@ class Trainer:
             parameters = names_of_parameters(net)
         if optimizer is not None and not isinstance(optimizer, str):
             self._settings = Settings(optimizer, parameters)
-        return Bundle(path, None, layout_of(example, net), parameters, in_loss)
+        counters = {f"{name}.num_batches_tracked": 1 for name, module in net.named_modules() if module.training}
+        return Bundle(path, None, layout_of(example, net), parameters, in_loss, counters)
 
     def _found(self, net: Any, optimizer: Any, compiling: dict[str, Any], path: Any) -> Bundle:
         wrong = [name for name in compiling if name not in divided({name: 0 for name in compiling}, True)[1]]
@@ -278,6 +279,7 @@ class Trainer:
             self._compare(given[0] if whole[0] else None)
         mean = len(batches) > 1
         self._has_gradients = False
+        self._more_batches += len(batches) - 1
 
         def run(capsules: list[Any]) -> dict[str, Any]:
             result: dict[str, Any] = self._session.step(capsules, whole[0], mean)
@@ -301,6 +303,7 @@ class Trainer:
         given = [self._given(batch)]
         self._finish()
         self._has_gradients = True
+        self._more_batches += 1
         return self._submit(given, lambda capsules: self._session.accumulate(capsules[0]))
 
     def evaluate(self, batch: Batch) -> Evaluation:
@@ -385,6 +388,7 @@ class Trainer:
                             hint="rannc.Sampler orders samples equally everywhere; shuffle=True of a DataLoader needs an equal seed")
 
     _compared = 0
+    _more_batches = 0  # mini-batches beyond one for each step
     _has_gradients = False  # accumulated ones, which the next step adds
     _timeout = 300.0
 
@@ -492,7 +496,8 @@ class Trainer:
 
     def _counted(self, state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """PyTorch's counters of batch normalization, which count mini-batches; no step reads them."""
-        return {name: torch.tensor(before + self.steps_done) for name, before in self._tracked.items()
+        batches = self.steps_done + self._more_batches
+        return {name: torch.tensor(before + self.bundle.counters.get(name, 0) * batches) for name, before in self._tracked.items()
                 if name.replace("num_batches_tracked", "running_mean") in state}
 
     _tracked: dict[str, int] = {}
