@@ -801,6 +801,51 @@ class Counters(Case):
             self.assertEqual(found[name], wanted.state_dict()[name], name)
 
 
+class Positioned(nn.Module):
+    """Words by position, a layer and a normalization that nothing reads."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words, self.layer, self.norm = nn.Embedding(4, 4), nn.Linear(4, 3), nn.BatchNorm1d(3)
+        self.unread, self.unread_norm = nn.Linear(2, 2), nn.BatchNorm1d(2)
+        self.register_buffer("positions", torch.arange(4))
+        self.register_buffer("temporary", torch.zeros(3), persistent=False)
+        for parameter in (*self.unread.parameters(), *self.unread_norm.parameters()):
+            parameter.requires_grad_(False)
+
+    def forward(self, x):
+        return self.norm(self.layer(x + self.words(self.positions).sum(0))) + self.temporary
+
+
+class States(Case):
+    """States of a trainer and of the module, with what no step reads."""
+
+    def test_they_are_exchanged(self):
+        net, other = Positioned(), Positioned()
+        with trainer(net, micro_batches=1) as opened:
+            opened.step(data())
+            opened.step(data())
+            other.load_state_dict(opened.state_dict())
+            self.assertEqual(other.norm.num_batches_tracked.item(), 2)
+            other.norm.num_batches_tracked.fill_(7)
+            opened.load_state_dict(other.state_dict())
+            opened.step(data())
+            self.assertEqual(opened.state_dict()["norm.num_batches_tracked"].item(), 8)
+            other.unread.weight.fill_(5.0)
+            opened.to_module(other)
+            self.assertEqual(other.unread.weight[0, 0].item(), 5.0)
+
+    def test_other_constants_are_refused(self):
+        net = Positioned()
+        with trainer(net, micro_batches=1) as opened:
+            for strict in (True, False):
+                with self.assertRaisesRegex(rannc.Error, "positions: differs from the module's(.|\n)*another trainer"):
+                    opened.load_state_dict({**net.state_dict(), "positions": torch.zeros(4, dtype=torch.int64)}, strict)
+            with self.assertRaisesRegex(rannc.Error, "unexpected: other"):
+                opened.load_state_dict({**net.state_dict(), "other": torch.zeros(4)})
+
+
 class Files(Case):
     """Programs in files, which have what PyTorch has stored in them."""
 

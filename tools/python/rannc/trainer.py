@@ -26,7 +26,7 @@ from .layout import Batch, Layout, check_known, layout_of
 from .optimizer import Settings
 from .options import arguments, divided, error, reworded, warn
 from .results import Evaluation, Loss, Profile
-from .weights import read_weights
+from .weights import check_constants, read_weights
 
 
 class Trainer:
@@ -215,6 +215,8 @@ class Trainer:
         if self._net is not None:
             self._tracked = {name: int(tensor) for name, tensor in self._net.named_buffers()
                              if name.endswith("num_batches_tracked")}
+            self._constants = {name: buffer.clone() for name, buffer in self._net.named_buffers(remove_duplicate=False)
+                               if not buffer.is_floating_point() and name not in self._tracked}
             self._modules = {"": self._net, **{f"{name}.": module for name, module in bundle.in_loss.items()}}
             self._closers.callback(poison.remove, self._modules.values())
             poison.add(self._modules.values())
@@ -482,7 +484,14 @@ class Trainer:
     # --- weights and checkpoints
 
     def state_dict(self, averaged: bool = False) -> dict[str, torch.Tensor]:
-        """Copies of all trained parameters and buffers, by the names of the module. `averaged`: the averages of `ema=`."""
+        """Copies of all parameters and buffers, by the names of the module, which has those that no step reads. `averaged`: the
+        averages of `ema=`."""
+        of_module = self._net.state_dict() if self._net is not None else {}
+        state = self._carried(averaged)
+        return {**{name: tensor.detach().clone() for name, tensor in of_module.items() if name not in state}, **state}
+
+    def _carried(self, averaged: bool = False) -> dict[str, torch.Tensor]:
+        """The part of the state that the program has."""
         self._finish()
         folder = self._temporary()
         if self._world is not None:
@@ -501,6 +510,7 @@ class Trainer:
                 if name.replace("num_batches_tracked", "running_mean") in state}
 
     _tracked: dict[str, int] = {}
+    _constants: Mapping[str, torch.Tensor] = {}  # integers of buffers
     _states = iter(range(1 << 62))
 
     def to_module(self, net: nn.Module, averaged: bool = False) -> nn.Module:
@@ -509,7 +519,7 @@ class Trainer:
         if not isinstance(net, nn.Module):
             raise error(f"is a {type(net).__name__}; expected a module", place="net")
         with within(unwrapped(net), self.bundle.in_loss):
-            self._copy_to(unwrapped(net), self.state_dict(averaged))
+            self._copy_to(unwrapped(net), self._carried(averaged))
         if self._tensors is not None:
             self._tensors.renew()
         return net
@@ -528,17 +538,27 @@ class Trainer:
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor], strict: bool = True) -> None:
         """Replaces parameters and buffers by tensors with the names of the module. Optimizer states stay, and so do parameters
-        of the loss that are missing."""
+        of the loss that are missing, and what no step reads. Integers of buffers are constants of the program: others are an
+        error."""
         from .weights import write_weights
         if not isinstance(state, Mapping) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
             raise error("is no dictionary of tensors, as net.state_dict() returns", place="state")
-        if strict and self.bundle.in_loss:
-            state = {**{name: tensor for name, tensor in self.state_dict().items() if name.partition(".")[0] in self.bundle.in_loss},
-                     **state}
+        counted: dict[str, int] = {}
+        if self._net is not None:
+            carried = self._carried()
+            known = {**self._net.state_dict(), **self._tracked}
+            check_constants(state, {name: tensor for name, tensor in self._constants.items() if name not in carried})
+            batches = self.steps_done + self._more_batches
+            counted = {name: int(state[name]) - self.bundle.counters.get(name, 0) * batches for name in self._tracked if name in state}
+            state = {name: tensor for name, tensor in state.items()
+                     if name not in self._tracked and (name in carried or name not in known)}
+            if strict:
+                state = {**{name: tensor for name, tensor in carried.items() if name.partition(".")[0] in self.bundle.in_loss}, **state}
         file = os.path.join(self._temporary(), "weights.safetensors")
         write_weights(file, state)
         with reworded():
             self._run(lambda: self._session.load_weights(file, not strict))
+        self._tracked.update(counted)
         if self._tensors is not None:
             self._tensors.renew()
 

@@ -34,6 +34,14 @@ def read_weights(path: str) -> dict[str, torch.Tensor]:
             for name, entry in header.items()}
 
 
+def check_constants(state: Mapping[str, torch.Tensor], constants: Mapping[str, torch.Tensor]) -> None:
+    """Refuses a state with other numbers than the constants of a program."""
+    for name, wanted in constants.items():
+        if name in state and not torch.equal(state[name].detach().to(wanted), wanted):
+            raise error("differs from the module's, which is a constant of the program", place=name,
+                        hint="load the state into the module, and make another trainer")
+
+
 def write_weights(path: str, tensors: Mapping[str, torch.Tensor]) -> None:
     """Writes tensors under their names."""
     header, parts, at = {}, [], 0
