@@ -334,6 +334,23 @@ class Uses(unittest.TestCase):
             with self.assertWarnsRegex(rannc.Warning, "= 12 .planned 6"):
                 float(trainer.step({**data, "tokens": data["tokens"].repeat(1, 2)}))
 
+    def test_samples_may_be_on_axis_1_of_all_entries(self):
+        class Recurrent(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer, self.head = nn.LSTM(4, 6), nn.Linear(6, 3)
+
+            def forward(self, x):
+                return self.head(self.layer(x)[0])
+
+        def mean(outputs, batch):
+            return nn.functional.cross_entropy(outputs.flatten(0, 1), batch[1].flatten())
+
+        net, data = Recurrent().double(), (torch.randn(5, 8, 4).double(), torch.randint(3, (5, 8)))
+        with rannc.Trainer(net, data, loss=mean, optimizer="sgd", batch_axis=1, costs="analytic", micro_batches=2,
+                           **TWO_STAGES) as trainer:
+            self.assertLess(abs(float(trainer.step(data)) - mean(net(data[0]), data).item()), EXACT)
+
     def test_losses_of_torch_nn_and_tuples_without_labels(self):
         net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
         x, y = torch.randn(6, 4), torch.randint(3, (6,))

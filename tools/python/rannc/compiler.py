@@ -186,8 +186,10 @@ def _read(program: Exported, flags: Mapping[str, Any], with_weights: bool, repor
         own["without_weights"] = True
     content, weights = program.in_memory(with_weights)
     capsules = {name: tensor.__dlpack__() for name, tensor in weights.items()}
-    return _core.read_memory("module.pt2", content, capsules, arguments({"mini_batch": program.samples, **flags, **own}),
-                             reporter)
+    known: dict[str, Any] = {"mini_batch": program.samples}
+    if program.batch:
+        known["batch_symbol"] = program.batch
+    return _core.read_memory("module.pt2", content, capsules, arguments({**known, **flags, **own}), reporter)
 
 
 def _planned(read: _core.Read, for_bundle: bool, reporter: Reporter) -> Plan:

@@ -32,6 +32,7 @@ class Exported:
     outputs: tuple[str, ...]  #: names, in order; that of the loss first
     has_loss: bool
     parameters: dict[int, list[str]]  #: names of a parameter, by `id`
+    batch: str  #: the symbol that counts samples; empty if their number is a constant
     sizes: dict[str, int]  #: other symbols, with their sizes in the example
     in_loss: dict[str, nn.Module]  #: modules of the loss that are trained, by their names in the program
 
@@ -262,13 +263,14 @@ def _export(net: nn.Module, example: Batch, loss: LossFunction | None, inputs: A
                 _check_calls(recorder, lambda: _exported(recorder, net, examples, shapes, axes))
     finally:
         recorder.attributes.restore()  # lists in place of which `torch.export` leaves copies
-    sizes = _sizes(program, shapes, axes, examples)
+    batch, sizes = _sizes(program, shapes, axes, examples)
     if not evaluates:
         warn_of_buffers(program)
         for text in recorder.noticed:
             warn(text)
         _warn_of_unread(program, layout, len(recorder.taken))
-    exported = Exported(program, layout, samples, recorder.outputs, recorder.has_loss, parameters, sizes, in_loss)
+    exported = Exported(program, layout, samples, recorder.outputs, recorder.has_loss, parameters, batch, sizes,
+                        in_loss)
     return exported, recorder.attributes
 
 
@@ -338,16 +340,21 @@ def _shapes(layout: Layout, tensors: dict[str, torch.Tensor], axes: dict[str, in
 
 
 def _sizes(program: torch.export.ExportedProgram, shapes: tuple[dict[int, Any], ...], axes: dict[str, int | None],
-           examples: tuple[torch.Tensor, ...]) -> dict[str, int]:
-    """The sizes of the example by the symbols that the exporter has named, for planning."""
+           examples: tuple[torch.Tensor, ...]) -> tuple[str, dict[str, int]]:
+    """The symbol that counts samples, and the sizes of the example by the other symbols, for planning. The exporter has
+    named them."""
     nodes = {node.name: node for node in program.graph.nodes}
-    sizes = {}
+    batch, sizes = "", {}
     for node, shape, own, tensor in zip(program.graph_signature.user_inputs, shapes, axes.values(), examples, strict=True):
         for axis in shape:
             extent = nodes[str(node)].meta["val"].shape[axis]
-            if axis != own and isinstance(extent, torch.SymInt):
+            if not isinstance(extent, torch.SymInt) or not str(extent).isidentifier():
+                continue
+            if axis == own:
+                batch = str(extent)
+            else:
                 sizes[str(extent)] = tensor.shape[axis]
-    return {symbol: size for symbol, size in sizes.items() if symbol.isidentifier()}
+    return batch, sizes
 
 
 def _check_dynamic(dynamic: Any, layout: Layout, tensors: dict[str, torch.Tensor], axes: dict[str, int | None]) -> None:
