@@ -263,7 +263,8 @@ class Trainer:
     # --- steps
 
     def step(self, batch: Batch | Sequence[Batch]) -> Loss:
-        """Runs forward, backward and optimizer over a mini-batch, or over a list of them, whose gradients are averaged.
+        """Runs forward, backward and optimizer over a mini-batch, or over a list of them, whose gradients are averaged. Running
+        statistics of batch normalization are updated once, by all samples, where a loop updates them for each mini-batch.
 
         Tensors may be changed afterwards; those above 64 MiB only when the step has ended, which is an error in the next
         call otherwise. A process of several may give the whole mini-batch or the `needed_samples` of it. Errors of labels
@@ -301,7 +302,8 @@ class Trainer:
 
     def accumulate(self, batch: Batch) -> Loss:
         """Runs forward and backward over an additional mini-batch of the next step, like `loss.backward()`: gradients add
-        up, so that two mini-batches have twice the gradient of their mean. `step` of a list averages instead."""
+        up, so that two mini-batches have twice the gradient of their mean. `step` of a list averages instead. Running statistics
+        of batch normalization are updated by the step alone, by the samples of all."""
         given = [self._given(batch)]
         self._finish()
         self._has_gradients = True
