@@ -174,6 +174,9 @@ case("example of unequal counts", lambda: trainer(example=(X, Y[:6])), "'input' 
 case("example that is a DataLoader", lambda: trainer(example=torch.utils.data.DataLoader([1])), "DataLoader", "expected a tensor")
 case("batch_axis of no entry", lambda: trainer(batch_axis={"x": 1}), "batch_axis", "'x'")
 case("dynamic axis that is not there", lambda: trainer(dynamic={0: {7: "s"}}), "dynamic", "axis 7", "2 axes")
+case("dynamic length of a recurrent layer", lambda: trainer(nn.GRU(4, 3, batch_first=True), (torch.randn(8, 5, 4), Y), dynamic={0: {1: "length"}},
+                                                            loss=lambda out, batch: loss(out[0].mean(1), batch)),
+     "the module or the loss function does not work for all sizes", "unrolls nn.GRU", "pad")
 case("number for a name of dynamic", lambda: trainer(dynamic={0: {1: 3}}), "dynamic", "identifier")
 
 # Losses.
@@ -533,6 +536,18 @@ warned("output that combines samples", lambda: train(Forward(with_largest), loss
        "evaluations do not return all outputs", "output output_1 is excluded")
 warned("outputs by the number of samples", lambda: train(Forward(by_samples), loss=lambda out, batch: loss(out[0], batch)),
        "evaluations do not return all outputs", "outputs output_0, output_1 are excluded")
+
+
+def saved_by_two_runs():
+    with tempfile.TemporaryDirectory() as folder:
+        for steps in (2, 1):
+            with trainer() as opened:
+                for _ in range(steps):
+                    opened.step(data()).item()
+                    opened.save(folder)
+
+
+warned("folder of another run", saved_by_two_runs, "has a checkpoint of another run after 2 steps", "this one has done 1")
 
 
 class WrongUses(unittest.TestCase):

@@ -26,7 +26,7 @@ from .layout import Batch, Layout, check_known, layout_of
 from .optimizer import Settings
 from .options import arguments, divided, error, reworded, warn
 from .results import Evaluation, Loss, Profile
-from .weights import check_constants, read_weights
+from .weights import check_constants, last_checkpoint, read_weights
 
 
 class Trainer:
@@ -61,6 +61,7 @@ class Trainer:
         self._settings: Settings | None = None
         self._pending: Future[dict[str, Any]] | None = None
         self._losses: list[float] = []
+        self._folders = set()
         self._process = os.getpid()
         self._worker: list[int] = []  # identity of the thread of the steps
         check_kind(net)
@@ -567,8 +568,16 @@ class Trainer:
     def save(self, folder: str | os.PathLike[str], wait: bool = True) -> str:
         """Saves parameters, buffers, optimizer states and settings to `<folder>/checkpoints/step-<n>`, and returns that.
         `Trainer(…, resume=folder)` continues from there under any plan, and so does `rannc-run -o folder --resume`.
-        `wait=False` writes the files while the next steps run."""
+        `wait=False` writes the files while the next steps run. Later checkpoints in the folder, as of a run before, are warned of."""
+        if folder not in self._folders:
+            self._folders.add(folder)
+            last = last_checkpoint(folder)
+            if last > self.steps_done:
+                warn(f"{os.fspath(folder)} has a checkpoint of another run after {last} steps, while this one has done "
+                     f"{self.steps_done}: resume= continues from the later one, and keep= keeps it. Save each run to a folder of its own")
         return str(self._run(lambda: self._session.save(os.fspath(folder), "batches of a Python program", wait)))
+
+    _folders: set[str | os.PathLike[str]]  # of this run
 
     def load(self, folder: str | os.PathLike[str], settings: str = "checkpoint") -> None:
         """Continues from the latest checkpoint of a run. `settings`: whose optimizer, clipping and seed count from now on:

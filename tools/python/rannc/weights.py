@@ -1,4 +1,4 @@
-"""Files of weights (safetensors)."""
+"""Files of weights (safetensors) and of checkpoints."""
 from __future__ import annotations
 
 import ctypes
@@ -32,6 +32,13 @@ def read_weights(path: str) -> dict[str, torch.Tensor]:
     header.pop("__metadata__", None)
     return {name: data[slice(*entry["data_offsets"])].clone().view(_TYPES[entry["dtype"]]).reshape(entry["shape"])
             for name, entry in header.items()}
+
+
+def last_checkpoint(folder: str | os.PathLike[str]) -> int:
+    """Steps of the last checkpoint in the folder of a run; 0 without one."""
+    path = os.path.join(folder, "checkpoints")
+    names = os.listdir(path) if os.path.isdir(path) else []
+    return max((int(name[5:]) for name in names if name.startswith("step-") and name[5:].isdecimal()), default=0)
 
 
 def check_constants(state: Mapping[str, torch.Tensor], constants: Mapping[str, torch.Tensor]) -> None:
