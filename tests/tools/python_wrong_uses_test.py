@@ -510,6 +510,8 @@ warned("batch normalization of micro-batches", lambda: train(Normalized()), "bat
        ": micro_batches=1")
 warned("batch normalization of replicas", lambda: train(Normalized(), cluster="local:4", replicas=[2, 2]), "batch normalization",
        "of 2 samples", "sync_batch_norm=True with micro_batches=1")
+warned("several batch normalizations", lambda: train(Normalized(lambda size: nn.Sequential(nn.BatchNorm1d(size), nn.BatchNorm1d(size)))),
+       "batch normalization", "of 4 samples")
 warned("batch normalization of a stage with replicas",
        lambda: train(Normalized(), cluster="local:3", replicas=[2, 1], micro_batches=1), "of 4 samples in a stage of 2 replicas")
 warned("synchronised batch normalization of micro-batches",

@@ -4,6 +4,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -202,7 +203,7 @@ def _planned(read: _core.Read, for_bundle: bool, reporter: Reporter) -> Plan:
             reporter("warning", f"nothing overlaps, and stages run one after another: {text.strip()}")
         if text.startswith("output") and (" is excluded" in text or " are excluded" in text):
             reporter("warning", f"evaluations do not return all outputs of the module: {text}")
-        if "batch normalisation over the samples of a micro-batch" in text:
+        if re.search("batch normalisations? over the samples of a micro-batch", text):
             _warn_of_statistics(made, text.endswith("on all replicas: losses depend on the number of micro-batches"), reporter)
     return made
 
