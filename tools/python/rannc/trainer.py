@@ -574,7 +574,7 @@ class Trainer:
             last = last_checkpoint(folder)
             if last > self.steps_done:
                 warn(f"{os.fspath(folder)} has a checkpoint of another run after {last} steps, while this one has done "
-                     f"{self.steps_done}: resume= continues from the later one, and keep= keeps it. Save each run to a folder of its own")
+                     f"{self.steps_done}: resume= continues from the later one. Save each run to a folder of its own")
         return str(self._run(lambda: self._session.save(os.fspath(folder), "batches of a Python program", wait)))
 
     _folders: set[str | os.PathLike[str]]  # of this run
