@@ -388,7 +388,7 @@ def _exported(recorder: _Recorder, net: nn.Module, examples: tuple[torch.Tensor,
         raise
     except Exception as failure:
         if not is_of_samples(failure) or all(0 not in shape for shape in shapes):
-            raise error_of(failure, recorder.where) from failure
+            raise error_of(failure, recorder.where, net) from failure
     return _of_certain_samples(recorder, net, examples, shapes, axes)
 
 
@@ -409,7 +409,7 @@ def _of_certain_samples(recorder: _Recorder, net: nn.Module, examples: tuple[tor
     try:
         program = _traced(net, examples, others)
     except Exception as failure:
-        raise error_of(failure, recorder.where) from failure
+        raise error_of(failure, recorder.where, net) from failure
     samples = next(tensor.shape[axis] for tensor, axis in zip(examples, axes.values(), strict=True) if axis is not None)
     warn(f"{line + ': ' if line else ''}forward or loss works for {samples} samples alone: their number is a constant, as by "
          "len(x) or a loop over samples; x.shape[0] is no constant")

@@ -289,9 +289,10 @@ def is_of_samples(failure: BaseException) -> bool:
     return text.startswith("Constraints violated (batch)!") or "on tensor with symbolic sizes/strides" in text
 
 
-def error_of(failure: BaseException, what: str) -> Exception:
+def error_of(failure: BaseException, what: str, net: nn.Module) -> Exception:
     """A failure of `torch.export` in plain words; PyTorch's own are in the exception that it is raised from."""
     text, place = str(failure), line_of_user(failure)
+    anywhere = what.replace("the loss function", "the module or the loss function")  # what shows after both have run
     if ("data-dependent expression" in text or "data dependent" in text.lower()
             or type(failure).__name__ == "DataDependentOutputException"):
         return error(f"{what} decides by the numbers of a tensor, as by `if`, a loop or a slice, which a program cannot follow",
@@ -303,10 +304,12 @@ def error_of(failure: BaseException, what: str) -> Exception:
         names = re.search(r"\(([^)]*)\)", text)
         sizes = re.search(r"Suggested fixes:\n((?:  .*\n?)+)", text)
         fixes = "; ".join(line.strip() for line in sizes[1].splitlines()) if sizes else ""
-        return error(f"{what} does not work for all sizes of dynamic= or batch_axis= ({names[1] if names else ''}); it needs "
-                     f"{fixes or 'certain ones'}", place=place)
+        layer = next((type(each).__name__ for each in net.modules() if isinstance(each, nn.RNNBase)), "")
+        return error(f"{anywhere} does not work for all sizes of dynamic= or batch_axis= ({names[1] if names else ''}); it needs "
+                     f"{fixes or 'certain ones'}{f'; torch.export unrolls nn.{layer} for one length of sequences' if layer else ''}",
+                     place=place, hint="pad sequences to one length, and leave it out of dynamic=" if layer else "")
     if "fake tensor in the exported program constant's list" in text:
-        return error(f"{what.replace('the loss function', 'the module or the loss function')} reads a tensor beside the program, as "
+        return error(f"{anywhere} reads a tensor beside the program, as "
                      "`x.data` of an activation does", hint="x.detach() instead of x.data")
     if "two different devices" in text:
         return error(f"{what} has tensors on several devices: {text.splitlines()[0]}", place=place,
