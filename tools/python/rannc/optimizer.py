@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -218,3 +218,12 @@ class Settings:
 def _refuse_step(optimizer: Optimizer, *_: Any) -> None:
     raise error(f"{_name(optimizer)}.step() would do nothing: trainer.step(batch) has updated the parameters, which are "
                 "in the trainer", place="optimizer", hint="leave the call out; trainer.close() gives the optimizer back")
+
+
+def refuse_settings(options: Mapping[str, Any]) -> None:
+    """Refuses arguments that an object of `torch.optim` specifies itself."""
+    for name in ("learning_rate", "weight_decay", "betas", "epsilon", "momentum", "nesterov", "amsgrad", "group",
+                 "warmup_steps", "decay", "no_decay", "no_decay_embeddings", "muon_rate"):
+        if name in options:
+            raise error(f"{name}= beside an object of torch.optim, which specifies this itself",
+                        hint="set it in the optimizer or its groups, or use a scheduler of torch.optim.lr_scheduler")

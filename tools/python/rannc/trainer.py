@@ -23,10 +23,10 @@ from .compiler import Bundle, Progress, Reporter, check_kind, compiled
 from .distributed import World
 from .export import LossFunction, names_of_parameters, owners_of, unwrapped
 from .layout import Batch, Layout, check_known, layout_of
-from .optimizer import Settings
+from .optimizer import Settings, refuse_settings
 from .options import arguments, divided, error, reworded, warn
 from .results import Evaluation, Loss, Profile
-from .weights import check_constants, last_checkpoint, read_weights
+from .weights import check_constants, copy_to, last_checkpoint, read_weights
 
 
 class Trainer:
@@ -78,7 +78,7 @@ class Trainer:
         if tensor_heap:
             _core.use_tensor_heap()
         if optimizer is not None and not isinstance(optimizer, str):
-            _refuse_settings(options)
+            refuse_settings(options)
         reporter = Reporter(progress)
         try:
             self._world = World.found()
@@ -522,22 +522,10 @@ class Trainer:
         if not isinstance(net, nn.Module):
             raise error(f"is a {type(net).__name__}; expected a module", place="net")
         with within(unwrapped(net), self.bundle.in_loss):
-            self._copy_to(unwrapped(net), self._carried(averaged))
+            copy_to(unwrapped(net), self._carried(averaged))
         if self._tensors is not None:
             self._tensors.renew()
         return net
-
-    def _copy_to(self, net: nn.Module, state: Mapping[str, torch.Tensor]) -> None:
-        own = net.state_dict()
-        unexpected = sorted(set(state) - set(own))
-        if unexpected:
-            raise error(f"does not have {unexpected[0]!r}" + (f" and {len(unexpected) - 1} more" if unexpected[1:] else ""),
-                        place="net", hint="give a module of the class that was compiled")
-        for name, tensor in state.items():
-            if tensor.shape != own[name].shape:
-                raise error(f"{name!r} has the shape {tuple(own[name].shape)}; the trainer has {tuple(tensor.shape)}", place="net",
-                            hint="give a module of the class that was compiled")
-        net.load_state_dict(state, strict=False)
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor], strict: bool = True) -> None:
         """Replaces parameters and buffers by tensors with the names of the module. Optimizer states stay, and so do parameters
@@ -658,14 +646,6 @@ class Trainer:
         facts = self.facts
         return (f"<rannc.Trainer: {facts['stages']} stages on {facts['devices']} devices, {facts['micro_batches']} "
                 f"micro-batches of a mini-batch of {facts['mini_batch']}, {facts['schedule']}>")
-
-
-def _refuse_settings(options: Mapping[str, Any]) -> None:
-    for name in ("learning_rate", "weight_decay", "betas", "epsilon", "momentum", "nesterov", "amsgrad", "group",
-                 "warmup_steps", "decay", "no_decay", "no_decay_embeddings", "muon_rate"):
-        if name in options:
-            raise error(f"{name}= beside an object of torch.optim, which specifies this itself",
-                        hint="set it in the optimizer or its groups, or use a scheduler of torch.optim.lr_scheduler")
 
 
 #: First steps whose batches are compared between processes.

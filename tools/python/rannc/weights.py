@@ -1,4 +1,4 @@
-"""Files of weights (safetensors) and of checkpoints."""
+"""Files of weights (safetensors), states of modules, checkpoints."""
 from __future__ import annotations
 
 import ctypes
@@ -8,6 +8,7 @@ import struct
 from collections.abc import Mapping
 
 import torch
+from torch import nn
 
 from .options import error
 
@@ -47,6 +48,20 @@ def check_constants(state: Mapping[str, torch.Tensor], constants: Mapping[str, t
         if name in state and not torch.equal(state[name].detach().to(wanted), wanted):
             raise error("differs from the module's, which is a constant of the program", place=name,
                         hint="load the state into the module, and make another trainer")
+
+
+def copy_to(net: nn.Module, state: Mapping[str, torch.Tensor]) -> None:
+    """Copies a state into a module that has all of it."""
+    own = net.state_dict()
+    unexpected = sorted(set(state) - set(own))
+    if unexpected:
+        raise error(f"does not have {unexpected[0]!r}" + (f" and {len(unexpected) - 1} more" if unexpected[1:] else ""),
+                    place="net", hint="give a module of the class that was compiled")
+    for name, tensor in state.items():
+        if tensor.shape != own[name].shape:
+            raise error(f"{name!r} has the shape {tuple(own[name].shape)}; the trainer has {tuple(tensor.shape)}", place="net",
+                        hint="give a module of the class that was compiled")
+    net.load_state_dict(state, strict=False)
 
 
 def write_weights(path: str, tensors: Mapping[str, torch.Tensor]) -> None:
