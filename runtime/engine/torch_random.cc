@@ -83,8 +83,9 @@ native::Numbers numbers_of(const RandomValue& value, const At& at) {
 Result<at::Tensor> make_random_input(const RandomValue& value, const At& at, const ir::Bindings& bindings,
                                      Device& device, const int64_t* key_and_sample) {
   const auto options = at::TensorOptions().dtype(scalar_type(value.type.dtype)).device(c10::Device(device.address()));
-  if (is_all_ones(value, at)) return at::ones({}, options);
+  if (is_all_ones(value, at) && value.scales) return at::ones({}, options);
   RANNC_ASSIGN(const std::vector<int64_t> sizes, sizes_of(value, bindings));
+  if (is_all_ones(value, at)) return at::ones(sizes, options);
   const ir::BatchLayout& layout = value.type.batch;
   const int64_t samples = layout.has_batch() ? static_cast<int64_t>(at.samples) : 1;
   const int64_t elements = c10::multiply_integers(sizes) / samples;

@@ -6,6 +6,8 @@
 #include <set>
 
 #include "ir/graph/memory_format.h"
+#include "ir/graph/results.h"
+#include "ir/match/match.h"
 #include "ir/op/op.h"
 #include "ir/plan/stage_graph.h"
 #include "ir/state/statistics.h"
@@ -99,8 +101,20 @@ class Builder {
   void add_random_inputs() {
     for (ValueId value : random_inputs_) {
       const ir::Graph::Value& random = graph_.value(value);
-      signature_.random_inputs.push_back({value, std::string(random.name), random.type, *graph_.random_input(value)});
+      signature_.random_inputs.push_back(
+          {value, std::string(random.name), random.type, *graph_.random_input(value), scales(value)});
     }
+  }
+
+  // Other readers than products, and products that broadcast, need every element.
+  bool scales(ValueId random) const {
+    static const ir::Ops kProduct = "mul";
+    if (ir::results_of(graph_)[random.index()]) return false;
+    return !graph_.any_use(random, [&](const ir::Graph::Use& use) {
+      const ValueId other = graph_.inputs(use.task)[1 - std::min(use.operand, 1U)];
+      return !kProduct.contains(graph_.op(use.task)) || graph_.type(other).shape != graph_.type(random).shape ||
+             other == random;
+    });
   }
 
   void add_weights() {

@@ -43,6 +43,8 @@ struct RandomValue {
   std::string name;  ///< in the graph
   ir::ValueType type;
   ir::RandomInput random_input;
+  /// Whether all tasks multiply values of its shape by it, so that the number 1 can stand for it where nothing drops.
+  bool scales = false;
   bool operator==(const RandomValue&) const = default;
 };
 

@@ -277,6 +277,31 @@ TEST_P(Engine, EvaluationKeepsNothingAndReturnsTheSameOutputs) {
   EXPECT_LT(evaluated.peak_bytes, trained.peak_bytes);
 }
 
+// A mask that is an output, or is summed, has its samples also where it drops nothing.
+TEST(EvaluatedDropout, HasItsShape) {
+  ir::Graph graph = ir::parse_graph(R"(rannc.graph 1
+batch batch
+input %x: f32[batch,3] samples 0
+parameter %w: f32[3] = hex "0000803f0000803f0000803f"
+random %d: f32[batch,3] samples 0 = bernoulli drop 0x1p-1 key 7
+random %e: f32[batch,3] samples 0 = bernoulli drop 0x1p-1 key 8
+#0 %y: f32[batch,3] samples 0 = core.mul(%x, %w)
+#1 %z: f32[batch,3] samples 0 = core.mul(%y, %d)
+#2 %s: f32[batch,3] samples 0 = core.add(%z, %e)
+#3 %r: f32[batch] samples 0 = core.sum(%e) {axes = [1], keepdim = false}
+#4 %l: f32[] partial = core.sum(%s)
+inputs [%x]
+outputs [%r]
+loss %l weight 0x1p+0
+)",
+                                    "masks.rir")
+                        .value();
+  const ir::Plan plan = build_plan(std::move(graph), {.micro_batches = {2, 2}});
+  const Numbers found = run_locally(plan, {{"x", at::zeros({4, 3})}}, {1.0}, {.training = false});
+  EXPECT_TRUE(found.outputs.at("r").equal(at::full({4}, 3.0F)));
+  EXPECT_EQ(found.loss, 12);
+}
+
 TEST_P(Engine, AStepForgetsTheStepBefore) {
   const Batch batch = toy().batch(8, at::kDouble);
   const ir::Plan plan = build_plan(toy().graph(ir::DType::kF64), {.cuts = toy().cut2, .micro_batches = {4, 4}});
