@@ -6,6 +6,7 @@
 #include <functional>
 #include <utility>
 
+#include "ir/graph/results.h"
 #include "ir/internal/text_graph.h"
 #include "ir/internal/text_names.h"
 #include "ir/internal/text_writer.h"
@@ -22,7 +23,9 @@ class GraphPrinter {
   using IsNumber = std::function<bool(std::string_view)>;
   /// `is_number`: null, or that of `print_form`.
   GraphPrinter(std::string& to, const Graph& graph, const IsNumber* is_number = nullptr)
-      : to_(to), graph_(graph), is_number_(is_number) {}
+      : to_(to), graph_(graph), is_number_(is_number) {
+    if (is_number != nullptr) results_ = results_of(graph);
+  }
 
   /// The first file that could not be read.
   const Result<void>& read() const { return read_; }
@@ -79,6 +82,7 @@ class GraphPrinter {
   void data(ValueId id) {
     const Graph::Value& value = graph_.value(id);
     if (is_number_ == nullptr) return append_data(to_, value, comment_);
+    if (!graph_.has_uses(id) && !results_[id.index()]) return;
     if (!value.data.present() || (is_float(graph_.type(id).dtype) && !(*is_number_)(value.name))) return;
     auto bytes = value.data.read();
     if (!bytes.ok()) {
@@ -235,6 +239,7 @@ class GraphPrinter {
   const Graph& graph_;
   const IsNumber* is_number_;
   Result<void> read_;
+  std::vector<bool> results_;  // of `print_form`
   std::string comment_;
   uint32_t next_task_ = 0;
   uint32_t bodies_ = 0;

@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "ir/graph/results.h"
+#include "ir/graph/rewriter.h"
 #include "ir/text/form.h"
 #include "partition/text_digest.h"
 #include "passes/loss/join_loss.h"
@@ -80,9 +82,11 @@ std::string constants_text(ir::Graph graph, passes::PipelineOptions pipeline) {
   pipeline.weights.reset();
   passes::PassContext context;
   if (!passes::stored_values_pipeline(pipeline).run(graph, context, {.reproducer = false}).ok()) return {};
+  const std::vector<bool> results = ir::results_of(graph);
   std::string text;
   for (const ValueId id : graph.values()) {
     const ir::Graph::Value value = graph.value(id);
+    if (!graph.has_uses(id) && !results[id.index()]) continue;
     if (value.kind != ir::ValueKind::kConstant || !ir::is_float(value.type.dtype) || !value.data.present()) continue;
     const auto bytes = value.data.read();
     if (!bytes.ok()) continue;
@@ -96,9 +100,11 @@ std::string constants_text(ir::Graph graph, passes::PipelineOptions pipeline) {
 
 Result<std::string> model_digest(const ir::Graph& imported, const passes::PipelineOptions& pipeline) {
   const std::set<std::string>& literals = pipeline.stored.file.literals;
+  ir::Graph live = imported.clone();
+  ir::remove_dead(live);
   RANNC_ASSIGN(const std::string form,
-               ir::print_form(imported, [&](std::string_view name) { return literals.contains(std::string(name)); }));
-  return partition::text_digest(form) + partition::text_digest(constants_text(imported.clone(), pipeline));
+               ir::print_form(live, [&](std::string_view name) { return literals.contains(std::string(name)); }));
+  return partition::text_digest(form) + partition::text_digest(constants_text(std::move(live), pipeline));
 }
 
 bool have_same_form(std::string_view a, std::string_view b) {

@@ -28,8 +28,8 @@ Result<ir::Graph> import_model(const RequestedModel& request, const ModelFiles& 
                                passes::PipelineOptions& pipeline, PreparedModel& model);
 
 /// Returns the digest of an imported model: of its form and the numbers in its code (`ir::print_form`), then of its
-/// constants, which no checkpoint has. A file with other trained weights and buffers has the same. `pipeline` decides
-/// what is a constant.
+/// constants, which no checkpoint has. A file with other trained weights and buffers, or other numbers that nothing
+/// reads, has the same. `pipeline` decides what is a constant.
 Result<std::string> model_digest(const ir::Graph& imported, const passes::PipelineOptions& pipeline);
 /// Whether models of these digests have the same form.
 bool have_same_form(std::string_view a, std::string_view b);

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "ir/op/op.h"
+#include "ir/text/form.h"
 #include "ir/verify.h"
 #include "tests/support/random_graph.h"
 
@@ -48,6 +49,19 @@ TEST(TextGraph, ReadsEveryPart) {
 TEST(TextGraph, DataOfFilesIsRelativeToTheText) {
   const Graph graph = parse_graph(kMlp, "some/folder/mlp.rir").value();
   EXPECT_EQ(graph.value(graph.find("b")).data.path(), "some/folder/w.bin");
+}
+
+// Such as the number of batches that a normalization has seen.
+TEST(TextGraph, FormLacksNumbersThatNothingReads) {
+  const auto form = [](const std::string& seen, const std::string& read) {
+    const Graph graph = parsed("rannc.graph 1\nconstant %seen: i64[] = hex \"" + seen +
+                               "00000000000000\"\nconstant %read: i64[] = hex \"" + read +
+                               "00000000000000\"\n#0 %y: i64[] = core.neg(%read)\ninputs []\noutputs [%y]\n"
+                               "state \"seen\" [] = %seen\n");
+    return print_form(graph, [](std::string_view) { return false; }).value();
+  };
+  EXPECT_EQ(form("01", "02"), form("03", "02"));
+  EXPECT_NE(form("01", "02"), form("01", "04"));
 }
 
 TEST(TextGraph, RandomGraphsRoundTrip) {
