@@ -477,6 +477,19 @@ void random_like(Call& call) {
   if (call.good()) call.give(call.add_random_input(call.cast(x, call.dtype("dtype", call.dtype(x))), {.of = of}));
 }
 
+/// 1 where a uniform number is below the probability: `p`, or the numbers of `self`. Like dropout, it is the same for
+/// any plan.
+void bernoulli(Call& call) {
+  const ValueId x = call.tensor("self");
+  if (!call.good()) return;
+  const ir::DType dtype = call.dtype(x), wide = ir::is_float(dtype) ? ir::sum_dtype(dtype) : ir::DType::kF32;
+  const ValueId numbers = call.cast(x, wide);
+  const ValueId share = call.has("p") ? call.cast(call.tensor("p"), wide) : numbers;
+  if (!call.good()) return;
+  const ValueId uniform = call.add_random_input(numbers, {.of = ir::RandomInput::Of::kUniform});
+  call.give(call.cast(call.emit("lt", {uniform, share}), dtype));
+}
+
 }  // namespace
 
 std::span<const Translator> elementwise_translators() {
@@ -574,6 +587,7 @@ std::span<const Translator> elementwise_translators() {
       {"feature_dropout", feature_dropout},
       {"rand_like", random_like<ir::RandomInput::Of::kUniform>},
       {"randn_like", random_like<ir::RandomInput::Of::kNormal>},
+      {"bernoulli", bernoulli},
       {"isnan", function},
       {"isinf", function},
   };

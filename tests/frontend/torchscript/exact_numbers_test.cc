@@ -187,6 +187,13 @@ TEST(RandomNumbers, HaveTheirType) {
   EXPECT_EQ(difference(module, {numbers({1, 2})}, false), "");
 }
 
+TEST(RandomNumbers, OfAShareAreZerosAndOnes) {
+  SavedModule module(
+      source("return x * x.new_empty([x.size(0), 1]).bernoulli_(1.0), torch.bernoulli(torch.zeros_like(x)), "
+             "torch.bernoulli(x, 1.0), torch.zeros_like(x).bernoulli_(torch.ones_like(x))"));
+  EXPECT_EQ(difference(module, {numbers({1, 2, 3, 4}).view({2, 2})}, false), "");
+}
+
 TEST(Losses, HaveTheFloatsOfATen) {
   const at::Tensor x = numbers({0, 1e-14, 0.5, 1});
   EXPECT_EQ(difference_of("return torch.binary_cross_entropy(x, torch.full_like(x, 0.3), None, 0)", x), "");

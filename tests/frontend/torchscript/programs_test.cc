@@ -308,8 +308,8 @@ constexpr Refused kRefused[] = {
     {"SamplesMixed", "def forward(self, x, y):\n  return torch.cumsum(x, 0)\n", "sample"},
     {"UnknownOperators",
      "def forward(self, x, y):\n  return torch.unique_consecutive(x)[0] + torch.unique_consecutive(y)[0] + "
-     "torch.bernoulli(x)\n",
-     "operators without a translation: aten::bernoulli (1), aten::unique_consecutive (2)"},
+     "torch.poisson(x)\n",
+     "operators without a translation: aten::poisson (1), aten::unique_consecutive (2)"},
 };
 INSTANTIATE_TEST_SUITE_P(Each, Refusals, testing::ValuesIn(kRefused), [](const auto& info) { return info.param.name; });
 
@@ -323,7 +323,7 @@ Result<frontend::Imported> read_for(const SavedModule& module, std::vector<std::
 
 // An operator without a translation, one that fails, and a write of what neither gives.
 TEST(OutputsThatNobodyAsksFor, AreLeftOutWhereTheyCannotBeTranslated) {
-  for (const char* lost : {"torch.nonzero(y)", "y[y > 0]", "torch.zeros_like(x).add_(torch.bernoulli(y))"}) {
+  for (const char* lost : {"torch.nonzero(y)", "y[y > 0]", "torch.zeros_like(x).add_(torch.poisson(y))"}) {
     const SavedModule module(fmt::format("def forward(self, x, y):\n  return x * 2, {}\n", lost));
     const auto found = read_for(module, {"a"});
     ASSERT_TRUE(found.ok()) << lost << found.diagnostic().str();
@@ -336,10 +336,10 @@ TEST(OutputsThatNobodyAsksFor, AreLeftOutWhereTheyCannotBeTranslated) {
 }
 
 TEST(OutputsThatNobodyAsksFor, DoNotHideWhatTheOthersNeed) {
-  for (const char* body : {"a = x * 2\n  a.add_(torch.bernoulli(y))\n  return a, y",
-                           "a = x * 2\n  b = a.view(-1, 24)\n  b.add_(torch.bernoulli(b))\n  return a, y",
-                           "a = x * 2\n  b = a.reshape(-1, 24)\n  b.add_(torch.bernoulli(b))\n  return a, y",
-                           "l = [x]\n  l.append(torch.bernoulli(y))\n  return l[1], y"}) {
+  for (const char* body : {"a = x * 2\n  a.add_(torch.poisson(y))\n  return a, y",
+                           "a = x * 2\n  b = a.view(-1, 24)\n  b.add_(torch.poisson(b))\n  return a, y",
+                           "a = x * 2\n  b = a.reshape(-1, 24)\n  b.add_(torch.poisson(b))\n  return a, y",
+                           "l = [x]\n  l.append(torch.poisson(y))\n  return l[1], y"}) {
     const SavedModule module(fmt::format("def forward(self, x, y):\n  {}\n", body));
     EXPECT_FALSE(read_for(module, {"a"}).ok()) << body;
     EXPECT_TRUE(read_for(module, {"b"}).ok()) << body;
