@@ -166,9 +166,8 @@ Result<Outcome> OpenLoss::run(Graph& graph, PassContext& context) const {
     dropped.push_back(output);
     if (const auto measured = opener.measure(output); !measured.ok()) {
       context.open.push_back(
-          {measured.diagnostic().where,
-           fmt::format("output '{}' is excluded: it {}, and {}", graph.value(output).name, why,
-                       measured.diagnostic().message)});
+          {measured.diagnostic().where, fmt::format("output '{}' is excluded: it {}, and {}", graph.value(output).name,
+                                                    why, measured.diagnostic().message)});
     }
   }
   if (dropped.empty()) return Outcome{};

@@ -285,7 +285,8 @@ TEST(OpenedLosses, OutputsThatCountSamplesAreMetricsOrExcluded) {
   for (const bool has_loss : {false, true}) {
     SCOPED_TRACE(has_loss);
     auto graph = test::import_graph(
-        "agraph (float[batch, 5] x) => (float[batch, 5] a, int64[2] sizes, float count, int64[batch] index, int64 last, "
+        "agraph (float[batch, 5] x) => (float[batch, 5] a, int64[2] sizes, float count, int64[batch] index, int64 "
+        "last, "
         "int64[1] width, float loss) <int64 zero = {0}, int64 one = {1}> {"
         "a = Abs (x)\n sizes = Shape (x)\n n = Shape <start = 0, end = 1> (x)\n m = Squeeze (n)\n"
         "count = Cast <to = 1> (m)\n index = Range (zero, m, one)\n last = Sub (m, one)\n"
