@@ -25,10 +25,11 @@ struct AutoOptions {
   /// Why the problem has no plan under the schedules that are tried first, as a search with `Lean::kNever` reported it.
   /// That search is not repeated.
   std::optional<Infeasible> refused;
-  /// Plans of the problem that are additional candidates. `kGiven`: the search starts only from these and the rivals'
-  /// plans.
+  /// Plans of the problem that are additional candidates. The search starts from these, the rivals' plans and those of
+  /// `seeds`. `kEven`: stages that share the devices equally, which takes a moment. `kSought`: also those of exact
+  /// methods.
   std::vector<StagePlan> starts;
-  enum class Seeds : uint8_t { kSought, kGiven } seeds = Seeds::kSought;
+  enum class Seeds : uint8_t { kSought, kEven, kGiven } seeds = Seeds::kSought;
   /// Whether devices are exchanged at the end if links differ.
   enum class Placement : uint8_t { kExchange, kKeep } placement = Placement::kExchange;
   /// Allowed schedules. Earlier ones win ties. Empty: `default_schedules`. With `found`, rows are searched for the best

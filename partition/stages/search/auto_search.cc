@@ -77,7 +77,7 @@ class AutoSearch {
   StageOutcome run() {
     for (const StagePlan& plan : options_.starts) enter(plan, "start");
     if (options_.rivals == AutoOptions::Rivals::kInvited && separate()) invite_rivals();
-    if (rules_.everything || options_.seeds == AutoOptions::Seeds::kSought) seed();
+    if (rules_.everything || options_.seeds != AutoOptions::Seeds::kGiven) seed();
     climb();
     if (!contest_.best()) return infeasible();
     if (!rules_.everything) shake();
@@ -188,10 +188,15 @@ class AutoSearch {
   }
 
   void seed_from(const std::vector<Arrangement>& all) {
-    each_seed(problem_, local_.rebalancer(), all, counts_, [&](const StagePlan& plan) {
+    const auto visit = [&](const StagePlan& plan) {
       consider(plan, kOwnSearch);
       return !stopped_ && !may_stop();
-    });
+    };
+    if (options_.seeds == AutoOptions::Seeds::kEven) {
+      each_even_seed(problem_, local_.rebalancer(), all, counts_, visit);
+    } else {
+      each_seed(problem_, local_.rebalancer(), all, counts_, visit);
+    }
   }
 
   /// Local search from each of the best structures. Each may spend an equal part of the remaining budget.

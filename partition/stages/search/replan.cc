@@ -141,6 +141,7 @@ Result<StageOutcome> replan(const StageProblem& problem, const LastPlan& last, c
   Rebalancer rebalancer(problem, ranges);
   AutoOptions near = options;
   near.rivals = AutoOptions::Rivals::kExcluded;
+  near.seeds = AutoOptions::Seeds::kEven;
   near.starts = plans_of_rest(problem, rebalancer, last);
   near.exhaustive_plans = std::min(near.exhaustive_plans, kStructures);
   near.simulated_actions = std::min(near.simulated_actions, kActions + kPlans * problem.cluster.size());

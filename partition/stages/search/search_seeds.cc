@@ -131,16 +131,22 @@ bool each_even(const StageProblem& problem, Rebalancer& rebalancer, const Arrang
 
 }  // namespace
 
+bool each_even_seed(const StageProblem& problem, Rebalancer& rebalancer, const std::vector<Arrangement>& all,
+                    const std::vector<uint64_t>& micro_batches, const std::function<bool(const StagePlan&)>& visit) {
+  for (const Arrangement& arrangement : all) {
+    for (const uint64_t parts : micro_batches) {
+      if (!each_even(problem, rebalancer, arrangement, parts, visit)) return false;
+    }
+  }
+  return true;
+}
+
 void each_seed(const StageProblem& problem, Rebalancer& rebalancer, const std::vector<Arrangement>& all,
                const std::vector<uint64_t>& micro_batches, const std::function<bool(const StagePlan&)>& visit) {
+  if (!each_even_seed(problem, rebalancer, all, micro_batches, visit)) return;
   StageProblem without_values = problem;
   without_values.values.clear();
   const RangeCosts silent(without_values);
-  for (const Arrangement& arrangement : all) {
-    for (const uint64_t parts : micro_batches) {
-      if (!each_even(problem, rebalancer, arrangement, parts, visit)) return;
-    }
-  }
   if (std::find(all.begin(), all.end(), Arrangement{}) == all.end()) return;
   const StageCount count = stage_count(problem);
   const RangeCosts& ranges = rebalancer.ranges();
