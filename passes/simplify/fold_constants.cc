@@ -125,7 +125,8 @@ class Folder {
       std::vector<int64_t> values;
       for (const Dim& dim : *type.contents) values.push_back(dim.constant());
       const std::vector<int64_t> shape(type.shape->size(), static_cast<int64_t>(values.size()));
-      rewriter_.replace(output, ir::add_constant(graph(), name_of_constant(output), type.dtype, shape, std::span<const int64_t>(values)));
+      rewriter_.replace(output, ir::add_constant(graph(), name_of_constant(output), type.dtype, shape,
+                                                 std::span<const int64_t>(values)));
     }
     return true;
   }

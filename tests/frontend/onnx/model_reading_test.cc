@@ -247,9 +247,10 @@ TEST(OldOperatorSets, AreBroughtToTheOldestByTheConverterOfOnnx) {
 
 // Stages return what their tasks make.
 TEST(Outputs, ThatNoNodeMakesAreMadeByATask) {
-  const auto found = test::read_graph(R"(agraph (float[N, 2] x) => (float[N, 2] y, float[N, 2] x, float[2] w, float[2] w)
+  const auto found =
+      test::read_graph(R"(agraph (float[N, 2] x) => (float[N, 2] y, float[N, 2] x, float[2] w, float[2] w)
       <float[2] w = {1, 2}> { y = Add (x, w) })",
-                                      17);
+                       17);
   ASSERT_TRUE(found.ok()) << found.diagnostic().str();
   std::vector<std::string> names;
   for (const ValueId output : found->graph.outputs()) {
