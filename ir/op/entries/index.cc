@@ -135,16 +135,32 @@ PickedParts parts_of(const Shape& data, const Shape& indices, int64_t batch_dims
           element_count(Shape(end, data.end())), element_count(Shape(indices.begin() + batch_dims, indices.end() - 1))};
 }
 
+namespace {
+
+// Moves indices outside 0…extent-1 so far below 0 that no flat index with them is valid. Otherwise they would pick from
+// another row of the axis before.
+aten::Value outside_all(Calls& calls, aten::Value index, const Dim& extent, const Dim& all) {
+  const aten::Made below = calls("aten::lt.Scalar", {index, aten::Scalar{Dim(0)}});
+  const aten::Made beyond = calls("aten::ge.Scalar", {index, aten::Scalar{extent}});
+  const aten::Made invalid = calls("aten::logical_or", {below, beyond});
+  return calls("aten::where.ScalarSelf", {invalid, aten::Scalar{Dim(0) - all}, index});
+}
+
+}  // namespace
+
 Result<FlatPicks> flat_picks(Calls& calls, const LowerCall& call, const Shape& data) {
   const Shape& indices = shape_of(*call.inputs[1]);
   if (indices.back() == Dim(0)) return error("gather_nd with an empty index");
   const int64_t batch_dims = call.attributes.declares("batch_dims") ? call.attributes.integer("batch_dims") : 0;
   const PickedParts parts = parts_of(data, indices, batch_dims);
+  const bool is_alone = batch_dims == 0 && indices.back() == Dim(1);  // ATen checks a flat index of one axis
   std::optional<aten::Value> index;
   Dim stride = 1;
   for (int64_t d = indices.back().constant(); d-- > 0; stride = stride * data[batch_dims + d]) {
     aten::Value part = calls("aten::select.int", {aten::Operand{1}, indices.size() - 1, d});
-    part = from_start(calls, part, call.inputs[1]->dtype, data[batch_dims + d]);
+    const Dim& extent = data[batch_dims + d];
+    part = from_start(calls, part, call.inputs[1]->dtype, extent);
+    if (!is_alone) part = outside_all(calls, part, extent, parts.groups * parts.picked);
     part = calls("aten::mul.Scalar", {part, aten::Scalar{stride}});
     index = index ? calls("aten::add.Tensor", {*index, part}) : part;
   }

@@ -127,10 +127,44 @@ TEST(Gather, FromAxesLaidFlatIsByThePlaceInEach) {
   EXPECT_EQ(std::count(ops.begin(), ops.end(), "gather_nd"), 1);
   std::vector<double> x(24);
   std::iota(x.begin(), x.end(), 0);
-  // A number below 0 counts from the end of its own axis: it picks from no other sample.
-  const auto ran = test::run_onnx(picked("3", "columns"), 17, {{"x", x}, {"i", {1, 0}}, {"j", {2, -1}}});
+  const auto ran = test::run_onnx(picked("3", "columns"), 17, {{"x", x}, {"i", {1, 0}}, {"j", {2, 1}}});
   ASSERT_TRUE(ran.ok()) << ran.diagnostic().str();
-  EXPECT_THAT(ran->numbers[0], ElementsAre(10, 11, 16, 17));
+  EXPECT_THAT(ran->numbers[0], ElementsAre(10, 11, 14, 15));
+}
+
+/// Row 3 of a page of 3 is the next page's, row -1 that of the page before, or of the sample before.
+TEST(Gather, FromAxesLaidFlatLeavesNoAxis) {
+  for (const auto& [page, row] : std::vector<std::pair<double, double>>{{0, -1}, {1, -1}, {0, 3}, {-1, 2}, {2, 0}}) {
+    const auto ran =
+        test::run_onnx(picked("3", "columns"), 17, {{"x", std::vector<double>(24)}, {"i", {0, page}}, {"j", {1, row}}});
+    ASSERT_FALSE(ran.ok()) << page << ", " << row;
+    EXPECT_THAT(ran.diagnostic().str(), HasSubstr("index out of range")) << page << ", " << row;
+  }
+}
+
+/// Each index has its own axis, also where both together are a place in memory.
+TEST(GatherND, RefusesIndicesOutsideTheirAxis) {
+  const std::string head = "agraph (float[batch, 2, 3] x, int64[batch, 1, 2] i, float[batch, 1] u) => ";
+  const auto gather = [&](const std::vector<double>& at) {
+    return test::run_onnx(head + "(float[batch, 1] y) { g = GatherND <batch_dims = 1> (x, i)\n y = Add (g, u) }", 18,
+                          {{"x", {0, 1, 2, 3, 4, 5}}, {"i", at}, {"u", {0}}});
+  };
+  const auto right = gather({-1, 0});
+  ASSERT_TRUE(right.ok()) << right.diagnostic().str();
+  EXPECT_THAT(right->numbers[0], ElementsAre(3));
+  for (const auto& at : std::vector<std::vector<double>>{{0, 3}, {1, -4}, {2, -1}, {-3, 4}}) {
+    EXPECT_FALSE(gather(at).ok()) << at[0] << ", " << at[1];
+  }
+}
+
+TEST(ScatterND, RefusesIndicesOutsideTheirAxis) {
+  const auto scatter = [&](const std::vector<double>& at) {
+    return test::run_onnx(
+        "agraph (float[2, 3] x, int64[1, 2] i, float[1] u) => (float[2, 3] y) { y = ScatterND (x, i, u) }", 18,
+        {{"x", {0, 1, 2, 3, 4, 5}}, {"i", at}, {"u", {9}}});
+  };
+  EXPECT_TRUE(scatter({1, -1}).ok());
+  EXPECT_FALSE(scatter({0, 3}).ok());
 }
 
 TEST(Gather, FromAxesLaidFlatIsRefusedWhereTheIndexIsAnotherOne) {

@@ -47,6 +47,14 @@ std::vector<ir::Dim> strides_of(const ir::Shape& x, const ir::Dim& rows) {
   return strides;
 }
 
+/// Replaces negative indices by one beyond the axis, which is an error at run time. Flattened, they would pick from the
+/// sample before.
+ValueId never_from_end(Node& node, ValueId index, const ir::Dim& extent) {
+  const ir::DType dtype = node.dtype(index);
+  const ValueId beyond = node.emit("full", {}, {{"shape", ir::Shape{}}, {"value", extent}, {"dtype", dtype}});
+  return node.emit("where", {node.emit("lt", {index, node.scalar(0, dtype)}), beyond, index});
+}
+
 }  // namespace
 
 std::optional<Places> places_in_samples(Node& node, ValueId flat, ValueId index) {
@@ -56,20 +64,21 @@ std::optional<Places> places_in_samples(Node& node, ValueId flat, ValueId index)
   const ir::ValueType& type = node.type(places.x);
   const auto& rows = node.type(flat).shape;
   if (!type.shape || !rows || rows->empty() || !type.batch.has_batch() || type.batch.axis != 0) return std::nullopt;
-  const std::vector<ir::Dim> strides = strides_of(*type.shape, rows->front());
+  const ir::Shape sizes = *type.shape;  // a copy, because adding tasks moves the shapes of values
+  const std::vector<ir::Dim> strides = strides_of(sizes, rows->front());
   std::vector<Term> terms;
   collect_terms(node, index, terms);
   if (strides.empty()) return std::nullopt;
   for (const Term& term : terms) {
     if (std::find(strides.begin(), strides.end(), term.stride) == strides.end()) return std::nullopt;
   }
-  for (const ir::Dim& stride : strides) {
+  for (size_t axis = 0; axis < strides.size(); ++axis) {
     ValueId sum;
     for (const Term& term : terms) {
-      if (term.stride == stride) sum = sum.valid() ? node.emit("add", {sum, term.value}) : term.value;
+      if (term.stride == strides[axis]) sum = sum.valid() ? node.emit("add", {sum, term.value}) : term.value;
     }
     if (!sum.valid()) return std::nullopt;
-    places.each.push_back(sum);
+    places.each.push_back(axis == 0 ? sum : never_from_end(node, sum, sizes[axis]));
   }
   return places;
 }

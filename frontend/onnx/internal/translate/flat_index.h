@@ -15,8 +15,8 @@ struct Places {
 
 /// Exporters write `x[i, j]` as an index i * columns + j into x with its first axes flattened. This function splits
 /// such an index if the first of these axes counts samples and the index is a sum of terms with the strides of the
-/// axes. The index of the sample is then explicit, and the others cannot reach another sample. A negative index counts
-/// from the end of its axis, as in the original program. Returns nothing for any other index.
+/// axes. The index of the sample is then explicit, and the others cannot reach another sample: one outside its axis is
+/// an error at run time. Returns nothing for any other index.
 std::optional<Places> places_in_samples(Node& node, ValueId flat, ValueId index);
 
 }  // namespace rannc::frontend
