@@ -112,6 +112,20 @@ Result<aten::Lowering> lower_dequantize(const LowerCall& call) {
   return std::move(calls).with({calls("aten::mul.Tensor", {apart, along_axis(calls, call, Operand{kScale})})});
 }
 
+// x within one step of what `low` and `high` stand for. ATen's kernel with an axis converts quotients to integers,
+// which do not hold infinity, before it clips them.
+aten::Value within_a_step(Calls& calls, const LowerCall& call, aten::Value scale) {
+  const DType of_x = call.inputs[kFrom]->dtype;
+  const aten::Value zero = in_type(calls, Operand{kZero}, call.inputs[kZero]->dtype, DType::kF32);
+  const auto bound = [&](int64_t number) {
+    const aten::Value steps = calls("aten::rsub.Scalar", {zero, Scalar{Dim(number)}});
+    const aten::Value at = calls("aten::mul.Tensor", {steps, scale});
+    return along_axis(calls, call, in_type(calls, at, DType::kF32, of_x));
+  };
+  const aten::Value least = bound(call.attributes.integer("low") - 1);
+  return calls("aten::clamp.Tensor", {Operand{kFrom}, least, bound(call.attributes.integer("high") + 1)});
+}
+
 // ATen requires f32 scales, for which it has no derivative, and i32 zero points.
 Result<aten::Lowering> lower_fake_quantize(const LowerCall& call) {
   Calls calls;
@@ -124,8 +138,8 @@ Result<aten::Lowering> lower_fake_quantize(const LowerCall& call) {
         {calls("aten::fake_quantize_per_tensor_affine.tensor_qparams", {Operand{kFrom}, scale, zero, low, high})});
   }
   const size_t axis = counted_axis(call.attributes, shape_of(*call.inputs[kFrom]).size());
-  return std::move(calls).with(
-      {calls("aten::fake_quantize_per_channel_affine", {Operand{kFrom}, scale, zero, axis, low, high})});
+  return std::move(calls).with({calls("aten::fake_quantize_per_channel_affine",
+                                      {within_a_step(calls, call, scale), scale, zero, axis, low, high})});
 }
 
 // --- gradients
@@ -187,8 +201,13 @@ bool fake_quantize_gradient(GradientCall& call) {
 
 // --- tape
 
-// Keeps one boolean per element.
+// Keeps one boolean per element. With an axis also x and its bounds.
 TapeUse fake_quantize_tape(const TapeCall& call) {
+  if (call.wants(kFrom) && call.attributes.has("axis")) {
+    const Dim elements = element_count(shape_of(*call.inputs[kFrom]));
+    const Dim bounds = element_count(shape_of(*call.inputs[kScale])) * Dim(2 * byte_size(call.inputs[kFrom]->dtype));
+    return {.keeps = {kept_operand(kFrom)}, .own_bytes = elements + bounds};
+  }
   return {.own_bytes = call.wants(kFrom) ? element_count(shape_of(*call.inputs[kFrom])) : Dim(0)};
 }
 

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/frontend/support/imported_graph.h"
 #include "tests/frontend/support/numbers_of.h"
 #include "tests/frontend/support/onnx_run.h"
@@ -110,6 +112,23 @@ TEST(Quantize, RoundsToEvenAndSaturates) {
                          " { y = QuantizeLinear <output_dtype = 5> (x, s) }",
                          21),
               ElementsAre(-32768, 3));
+}
+
+/// Also quotients that integers of 64 bits do not hold.
+TEST(Quantize, SaturatesAtInfinity) {
+  const double infinity = HUGE_VAL;
+  for (const std::string attributes : {"", "<axis = 1>", "<axis = 1, block_size = 2>"}) {
+    const bool blocks = attributes.size() > 12, axis = !attributes.empty();
+    const std::string sizes = blocks ? "[1, 2]" : axis ? "[4]" : "";
+    const std::string scale = blocks ? "{0.5, 0.5}" : axis ? "{0.5, 0.5, 0.5, 0.5}" : "{0.5}";
+    const std::string zero = blocks ? "{1, 1}" : axis ? "{1, 1, 1, 1}" : "{1}";
+    const auto ran = test::run_onnx("agraph (float[1, 4] x) => (float[1, 4] y) <float" + sizes + " s = " + scale +
+                                        ", int8" + sizes + " z = " + zero + "> { q = QuantizeLinear " + attributes +
+                                        " (x, s, z)\n y = DequantizeLinear " + attributes + " (q, s, z) }",
+                                    21, {{"x", {infinity, -infinity, 1e30, 2}}});
+    ASSERT_TRUE(ran.ok()) << ran.diagnostic().str();
+    EXPECT_THAT(ran->numbers[0], ElementsAre(63, -64.5, 63, 2)) << attributes;
+  }
 }
 
 TEST(Quantize, HasScalesByAxisAndByBlock) {
