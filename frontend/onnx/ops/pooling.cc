@@ -158,6 +158,12 @@ ValueId numbered_through(Node& node, ValueId places, const ir::Shape& from) {
   return node.emit("add", {places, first});
 }
 
+/// The least number of a type, which a pad never exceeds.
+double least_of(ir::DType dtype) {
+  if (ir::is_float(dtype)) return -std::numeric_limits<double>::infinity();
+  return dtype == ir::DType::kU8 ? 0 : -std::ldexp(1.0, static_cast<int>(8 * ir::byte_size(dtype)) - 1);
+}
+
 /// LibTorch returns positions in each plane. If this function pads x beforehand, they are positions in padded planes.
 void max_pool_with_places(Node& node, ValueId x, const Window& window) {
   const ir::Shape from = *node.shape(x);
@@ -168,7 +174,7 @@ void max_pool_with_places(Node& node, ValueId x, const Window& window) {
   if (!pads_itself(window)) {
     std::copy_n(window.pads.begin(), begin.size(), begin.begin());
     pooled = without_pads(window);
-    padded = fitted(node, x, window, counts(from, window, ceils(node)), -std::numeric_limits<double>::infinity());
+    padded = fitted(node, x, window, counts(from, window, ceils(node)), least_of(node.dtype(x)));
   }
   ir::Attributes attributes = geometry(pooled, ceils(node) && padded == x);
   attributes.set("dilations", list(window.dilations));
@@ -186,13 +192,12 @@ void max_pool_with_places(Node& node, ValueId x, const Window& window) {
 
 void max_pool(Node& node) {
   const ValueId x = node.in(0);
-  const bool pads_first = !node.wants(1) && ir::is_float(node.dtype(x));  // -infinity is no integer
-  const auto window = (pads_first ? read_free_window : read_window)(node, x, node.integers("kernel_shape"));
+  const auto window = (node.wants(1) ? read_window : read_free_window)(node, x, node.integers("kernel_shape"));
   if (!window) return;
   if (node.wants(1)) return max_pool_with_places(node, x, *window);
   ir::Attributes attributes = geometry(*window, ceils(node));
   attributes.set("dilations", list(window->dilations));
-  const ValueId given = padded(node, x, *window, -std::numeric_limits<double>::infinity());
+  const ValueId given = padded(node, x, *window, least_of(node.dtype(x)));
   node.result("max_pool", {given}, std::move(attributes));
 }
 

@@ -1,5 +1,6 @@
 // Convolutions and pooling over [samples, channels, 1 to 3 spatial axes].
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 
@@ -152,6 +153,13 @@ Result<aten::Lowering> lower_pool(const LowerCall& call, std::string_view name, 
   return std::move(calls).with({value});
 }
 
+// The least number, which pads never exceed.
+double least_of(DType dtype) {
+  if (is_float(dtype)) return -std::numeric_limits<double>::infinity();
+  const bool has_sign = dtype == DType::kI8 || dtype == DType::kI16 || dtype == DType::kI32 || dtype == DType::kI64;
+  return has_sign ? -std::ldexp(1.0, static_cast<int>(8 * byte_size(dtype)) - 1) : 0;
+}
+
 // Positions refer to an operand that is explicitly padded so that the windows fit exactly.
 Result<aten::Lowering> lower_max_pool_with_places(const LowerCall& call) {
   RANNC_ASSIGN(Window window, window_of(call.attributes, call.attributes.integers("kernel")));
@@ -160,19 +168,21 @@ Result<aten::Lowering> lower_max_pool_with_places(const LowerCall& call) {
   aten::Value value = aten::Operand{0};
   if (by_hand) {
     const Shape pads = exact_pads(window, shape_of(*call.inputs[0]), shape_of(*call.outputs[0]), 1);
-    value = calls("aten::constant_pad_nd", {value, pads, aten::Scalar{-std::numeric_limits<double>::infinity()}});
+    value = calls("aten::constant_pad_nd", {value, pads, aten::Scalar{least_of(call.inputs[0]->dtype)}});
     window = without_pads(window);
   }
   const aten::Made pooled = calls(
       dimensional("max_pool", window.rank(), "d_with_indices"),
       {value, window.kernel, window.strides, window.begin, window.dilations, !by_hand && call.attributes.flag("ceil")},
       2);
+  if (call.outputs.size() == 1) return std::move(calls).with({pooled});
   return std::move(calls).with({pooled, aten::Made{pooled.call, 1}});
 }
 
 Result<aten::Lowering> lower_max_pool(const LowerCall& call) {
-  if (call.outputs.size() > 1) return lower_max_pool_with_places(call);
-  return lower_pool(call, "max_pool", -std::numeric_limits<double>::infinity(), [&](const Window& window) {
+  const bool has_plain_kernel = is_float(call.inputs[0]->dtype);  // over one axis, ATen's pools floats alone
+  if (call.outputs.size() > 1 || !has_plain_kernel) return lower_max_pool_with_places(call);
+  return lower_pool(call, "max_pool", least_of(call.inputs[0]->dtype), [&](const Window& window) {
     return std::vector<aten::Argument>{window.dilations, call.attributes.flag("ceil")};
   });
 }

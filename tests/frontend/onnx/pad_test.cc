@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/frontend/support/imported_graph.h"
 #include "tests/frontend/support/numbers_of.h"
 #include "tests/frontend/support/onnx_run.h"
@@ -101,6 +103,25 @@ TEST(SamePads, FollowFromFreeSizes) {
   EXPECT_THAT(in_windows("AveragePool", "LOWER"), ElementsAre(1, 2.5, 4.5));
   EXPECT_THAT(in_windows("AveragePool", "UPPER", ", count_include_pad = 1"), ElementsAre(1.5, 3.5, 2.5));
   EXPECT_THAT(in_windows("LpPool", "UPPER", ", p = 1"), ElementsAre(3, 7, 5));
+}
+
+/// Below all numbers of the type, of which -128 and 0 are some.
+TEST(MaxPool, OfIntegersPadsByTheLeast) {
+  for (const auto& [type, numbers] :
+       std::vector<std::pair<std::string, std::vector<double>>>{{"int8", {-5, -128, -7}}, {"uint8", {5, 0, 7}}}) {
+    const auto pooled = [&](const std::string& outputs, const std::string& pads) {
+      return test::run_onnx("agraph (" + type + "[batch, 1, 3] x) => (" + type + "[batch, 1, t] y) { " + outputs +
+                                " = MaxPool <kernel_shape = [2], " + pads + "> (x) }",
+                            12, {{"x", numbers}});
+    };
+    for (const std::string outputs : {"y", "y, i"}) {
+      const auto made = pooled(outputs, "pads = [1, 0]"), wide = pooled(outputs, "pads = [0, 1]");
+      ASSERT_TRUE(made.ok() && wide.ok()) << (made.ok() ? wide : made).diagnostic().str();
+      const double last = std::max(numbers[1], numbers[2]);
+      EXPECT_THAT(made->numbers[0], ElementsAre(numbers[0], numbers[0], last)) << type;
+      EXPECT_THAT(wide->numbers[0], ElementsAre(numbers[0], last, numbers[2])) << type;
+    }
+  }
 }
 
 TEST(Pad, CutsWhereAmountsAreNegative) {
