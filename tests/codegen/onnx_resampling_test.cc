@@ -271,8 +271,10 @@ TEST(SamplingNumbers, OfAffineGridsAreLibTorchs) {
     const at::Tensor flat = random({2, 2, 3}), deep = random({2, 3, 4});
     expect_close(y_of({{"t", flat}}, "y = AffineGrid " + flag + " (t, s)", 20, "int64[4] s = {2, 1, 3, 4}"),
                  at::affine_grid_generator(flat, {2, 1, 3, 4}, corners));
-    expect_close(y_of({{"t", deep}}, "y = AffineGrid " + flag + " (t, s)", 20, "int64[5] s = {2, 1, 3, 1, 2}"),
-                 at::affine_grid_generator(deep, {2, 1, 3, 1, 2}, corners));
+    const int64_t rows = corners ? 4 : 1;
+    expect_close(y_of({{"t", deep}}, "y = AffineGrid " + flag + " (t, s)", 20,
+                      "int64[5] s = {2, 1, 3, " + std::to_string(rows) + ", 2}"),
+                 at::affine_grid_generator(deep, {2, 1, 3, rows, 2}, corners));
   }
 }
 
@@ -298,6 +300,14 @@ at::Tensor plain_regions(const at::Tensor& x, const at::Tensor& regions, int64_t
   at::Tensor made = at::zeros({regions.size(0), x.size(1), bins, bins}, at::kDouble);
   for (int64_t r = 0; r < regions.size(0); ++r) {
     const auto side = [&](int64_t column) {
+/// LibTorch has 0.
+TEST(SamplingNumbers, OfAffineGridsPlaceASingleElementAtTheFirstCorner) {
+  const at::Tensor theta = at::tensor({1., 0., 0., 0., 1., 0.}, at::kDouble).reshape({1, 2, 3});
+  const at::Tensor y =
+      y_of({{"t", theta}}, "y = AffineGrid <align_corners = 1> (t, s)", 20, "int64[4] s = {1, 1, 2, 1}");
+  expect_close(y.reshape({-1}), at::tensor({-1., -1., -1., 1.}, at::kDouble));
+}
+
       const double shift = half_pixel ? 0.5 : 0;
       const double start = regions[r][column].item<double>() - shift;
       double length = regions[r][column + 2].item<double>() - shift - start;

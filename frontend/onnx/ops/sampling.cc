@@ -43,10 +43,10 @@ void grid_sample(Node& node) {
 }
 
 /// Returns the coordinate of element `i` of `extent`. -1 and 1 are the centers of the outermost elements if
-/// `align_corners`, else their edges.
+/// `align_corners`, else their edges. A single element is the first, at -1, where PyTorch's affine_grid has 0.
 double coordinate(int64_t i, int64_t extent, bool align_corners) {
   const double at = 2 * static_cast<double>(i), all = static_cast<double>(extent);
-  if (align_corners) return extent == 1 ? 0 : at / (all - 1) - 1;
+  if (align_corners) return extent == 1 ? -1 : at / (all - 1) - 1;
   return (at + 1) / all - 1;
 }
 
