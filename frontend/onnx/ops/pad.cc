@@ -74,6 +74,58 @@ void pad_with_computed(Node& node, ValueId x, const ir::Shape& pads, ValueId val
   node.result("where", {mask, padded, filler});
 }
 
+// --- copies of elements by their places: what LibTorch's kernels do not support
+
+/// Whether LibTorch pads such elements by `mode`. Its kernels copy floats, and wrap around once.
+bool is_direct(Node& node, ValueId x, const ir::Shape& pads, const std::string& mode) {
+  if (!ir::is_float(node.dtype(x))) return false;
+  const ir::Shape& from = *node.shape(x);
+  const auto wraps_once = [&](size_t i) {
+    const ir::Dim &amount = pads[i], &extent = from[i % from.size()];
+    return !amount.is_constant() || !extent.is_constant() || amount.constant() <= extent.constant();
+  };
+  for (size_t i = 0; i < pads.size(); ++i) {
+    if (mode == "wrap" && !wraps_once(i)) return false;
+  }
+  return true;
+}
+
+/// Place in an axis of `extent` elements that `mode` copies to place `at`, which may lie outside.
+int64_t copied_place(const std::string& mode, int64_t at, int64_t extent) {
+  if (mode == "edge") return std::clamp<int64_t>(at, 0, extent - 1);
+  if (mode == "wrap") return (at % extent + extent) % extent;
+  return at < 0 ? -at : at < extent ? at : 2 * (extent - 1) - at;
+}
+
+/// Whether an axis can be padded by a table of places. core.pad reports mirrors that are too long.
+bool has_places(const ir::Dim& extent, const ir::Dim& before, const ir::Dim& after, const std::string& mode) {
+  if (!extent.is_constant() || !before.is_constant() || !after.is_constant() || extent.constant() < 1) return false;
+  return mode != "reflect" || std::max(before.constant(), after.constant()) < extent.constant();
+}
+
+void pad_by_places(Node& node, ValueId x, const ir::Shape& pads, const std::string& mode) {
+  const ir::Shape from = *node.shape(x);
+  for (size_t i = 0; i < from.size(); ++i) {
+    const ir::Dim &before = pads[i], &after = pads[i + from.size()];
+    if (before == ir::Dim(0) && after == ir::Dim(0)) continue;
+    if (!has_places(from[i], before, after, mode)) {
+      return node.fail("Pad of " + std::string(ir::str(node.dtype(x))) + " in mode '" + mode + "' over axis " +
+                       std::to_string(i) + " of " + ir::str(from) + " by " + before.str() + " and " + after.str() +
+                       " needs known sizes" + (mode == "reflect" ? ", and amounts below them" : ""));
+    }
+    const int64_t extent = from[i].constant();
+    const auto count = static_cast<uint64_t>(extent + before.constant() + after.constant());
+    if (!node.has_room_for_table(count)) return;
+    std::vector<int64_t> places(count);
+    for (size_t at = 0; at < count; ++at)
+      places[at] = copied_place(mode, static_cast<int64_t>(at) - before.constant(), extent);
+    const ValueId table = node.table("places", ir::DType::kI64, {static_cast<int64_t>(count)}, places);
+    x = node.emit("gather", {x, table}, {{"axis", ir::Dim(static_cast<int64_t>(i))}});
+    if (!node.good()) return;
+  }
+  node.result_at(0, x);
+}
+
 void pad(Node& node) {
   ValueId x = node.in(0);
   const ir::Shape* const from = node.shape(x);
@@ -83,6 +135,7 @@ void pad(Node& node) {
   const std::string mode = node.text("mode", "constant");
   if (mode != "constant") {
     x = cut(node, x, *pads);
+    if (node.good() && !is_direct(node, x, *pads, mode)) return pad_by_places(node, x, *pads, mode);
     return node.result("pad", {x}, {{"pads", *pads}, {"mode", mode}});
   }
   const bool has_value = node.opset() >= 11 && node.has(2);

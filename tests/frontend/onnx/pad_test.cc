@@ -143,6 +143,28 @@ TEST(Pad, CopiesAlongAnyAxis) {
               ElementsAre(3, 4, 1, 2, 3, 4, 7, 8, 5, 6, 7, 8));
 }
 
+TEST(Pad, CopiesElementsOfAllTypes) {
+  for (const std::string type : {"bool", "int8", "uint8", "int32", "int64", "uint16", "uint32", "uint64"}) {
+    const auto copied = [&](const std::string& mode) {
+      return numbers_of("agraph () => (" + type + "[2, 5] y) <" + type +
+                            "[2, 3] x = {1, 0, 1, 0, 0, 1}, int64[4] p = {0, 1, 0, 1}> { y = Pad <mode = \"" + mode +
+                            "\"> (x, p) }",
+                        19);
+    };
+    EXPECT_THAT(copied("edge"), ElementsAre(1, 1, 0, 1, 1, 0, 0, 0, 1, 1)) << type;
+    EXPECT_THAT(copied("reflect"), ElementsAre(0, 1, 0, 1, 0, 0, 0, 0, 1, 0)) << type;
+    EXPECT_THAT(copied("wrap"), ElementsAre(1, 1, 0, 1, 1, 1, 0, 0, 1, 0)) << type;
+  }
+  EXPECT_THAT(refusal("agraph (bool[batch, s] x) => (bool[batch, t] y) <int64[4] p = {0, 1, 0, 1}>"
+                      " { y = Pad <mode = \"edge\"> (x, p) }",
+                      19),
+              HasSubstr("Pad of bool in mode 'edge' over axis 1 of [batch,s] by 1 and 1 needs known sizes"));
+}
+
+TEST(Pad, WrapsMoreThanOnce) {
+  EXPECT_THAT(padded("wrap", "{4, 7}"), ElementsAre(3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1));
+}
+
 TEST(Pad, TakesAValueThatIsComputed) {
   const ImportedGraph model(
       "agraph (float[batch, 3] x, float v) => (float[batch, 5] y) <int64[4] p = {0, 1, 0, 1}>"
