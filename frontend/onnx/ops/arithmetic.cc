@@ -11,13 +11,6 @@ namespace {
 
 using ir::DType;
 
-/// Property of u64 operands that an operation preserves in i64. ATen does not compute with unsigned integers of more
-/// than one byte, so they are cast to i64. That is exact for 16 and 32 bits. For 64 bits it preserves either sums and
-/// products, which wrap alike, or the order.
-enum class Keeps { kSums, kOrder };
-
-bool is_wide_unsigned(DType dtype) { return dtype == DType::kU16 || dtype == DType::kU32 || dtype == DType::kU64; }
-
 /// Flips the sign bit, which maps the order of u64 to that of i64 and back.
 ValueId halves_swapped(Node& node, ValueId x) {
   const ir::Attributes lowest = {{"shape", ir::Shape{}}, {"value", ir::Dim(INT64_MIN)}, {"dtype", DType::kI64}};

@@ -19,7 +19,7 @@ void einsum_of_node(Node& node) {
 
 std::span<const Translator> einsum_translators() {
   static constexpr Translator kTable[] = {
-      {"Einsum", 12, 27, einsum_of_node},
+      {"Einsum", 12, 27, in_i64<einsum_of_node>},
   };
   return kTable;
 }

@@ -21,6 +21,8 @@ void binary(Node& node) {
   node.result(name, {node.in(0), node.in(1)});
 }
 
+void abs(Node& node) { node.result(is_wide_unsigned(node.dtype(node.in(0))) ? "identity" : "abs", {node.in(0)}); }
+
 void mean(Node& node) {
   ValueId sum = node.in(0);
   for (size_t i = 1; i < node.input_count(); ++i) sum = node.emit("add", {sum, node.in(i)});
@@ -171,7 +173,6 @@ void celu(Node& node) {
 }
 
 #define CORE_NAME(name) constexpr char k_##name[] = #name
-CORE_NAME(abs);
 CORE_NAME(acos);
 CORE_NAME(acosh);
 CORE_NAME(asin);
@@ -221,7 +222,7 @@ void where(Node& node) { node.result("where", {node.in(0), node.in(1), node.in(2
 
 std::span<const Translator> elementwise_translators() {
   static constexpr Translator kTable[] = {
-      {"Abs", 7, 27, unary<k_abs>},
+      {"Abs", 7, 27, abs},
       {"Acos", 7, 27, unary<k_acos>},
       {"Acosh", 9, 27, unary<k_acosh>},
       {"And", 7, 27, binary<k_logical_and>},
@@ -260,14 +261,14 @@ std::span<const Translator> elementwise_translators() {
       {"Not", 7, 27, unary<k_logical_not>},
       {"Or", 7, 27, binary<k_logical_or>},
       {"Pow", 7, 27, pow},
-      {"PRelu", 7, 27, prelu},
+      {"PRelu", 7, 27, in_i64<prelu, Keeps::kOrder>},
       {"Reciprocal", 7, 27, unary<k_reciprocal>},
       {"Relu", 7, 27, unary<k_relu>},
       {"Round", 11, 27, unary<k_round>},
       {"Selu", 7, 27, rounded_once<selu>},
       {"Shrink", 9, 27, rounded_once<shrink>},
       {"Sigmoid", 7, 27, unary<k_sigmoid>},
-      {"Sign", 9, 27, unary<k_sign>},
+      {"Sign", 9, 27, in_i64<unary<k_sign>, Keeps::kOrder>},
       {"Sin", 7, 27, unary<k_sin>},
       {"Sinh", 9, 27, unary<k_sinh>},
       {"Softplus", 7, 27, unary<k_softplus>},
@@ -277,7 +278,7 @@ std::span<const Translator> elementwise_translators() {
       {"Tan", 7, 27, rounded_once<tan>},
       {"Tanh", 7, 27, unary<k_tanh>},
       {"ThresholdedRelu", 10, 27, rounded_once<thresholded_relu>},
-      {"Where", 9, 27, where},
+      {"Where", 9, 27, in_i64<where>},
       {"Xor", 7, 27, binary<k_logical_xor>},
   };
   return kTable;

@@ -133,7 +133,10 @@ void one_hot(Node& node) {
     return node.emit("reshape", {one}, {{"shape", ir::Shape{}}});
   };
   const ValueId off = element(0), on = element(1);
-  node.result("where", {hot, on, off});
+  const ir::DType dtype = node.dtype(values);
+  if (!is_wide_unsigned(dtype)) return node.result("where", {hot, on, off});
+  const ValueId made = node.emit("where", {hot, node.cast(on, ir::DType::kI64), node.cast(off, ir::DType::kI64)});
+  node.result("cast", {made}, {{"dtype", dtype}});
 }
 
 /// Ones on a diagonal of a matrix with x's shape.
@@ -240,12 +243,17 @@ void compress(Node& node) {
 
 std::span<const Translator> index_translators() {
   static constexpr Translator kTable[] = {
-      {"Compress", 9, 27, compress},   {"CumProd", 26, 27, cumprod},
-      {"CumSum", 11, 27, cumsum},      {"EyeLike", 9, 27, eye_like},
-      {"Gather", 7, 27, gather},       {"GatherElements", 11, 27, gather_elements},
-      {"GatherND", 11, 27, gather_nd}, {"OneHot", 9, 27, one_hot},
-      {"Range", 11, 27, range},        {"ReverseSequence", 10, 27, reverse_sequence},
-      {"Trilu", 14, 27, trilu},
+      {"Compress", 9, 27, in_i64<compress>},
+      {"CumProd", 26, 27, cumprod},
+      {"CumSum", 11, 27, in_i64<cumsum>},
+      {"EyeLike", 9, 27, eye_like},
+      {"Gather", 7, 27, in_i64<gather>},
+      {"GatherElements", 11, 27, in_i64<gather_elements>},
+      {"GatherND", 11, 27, in_i64<gather_nd>},
+      {"OneHot", 9, 27, one_hot},
+      {"Range", 11, 27, range},
+      {"ReverseSequence", 10, 27, in_i64<reverse_sequence>},
+      {"Trilu", 14, 27, in_i64<trilu>},
   };
   return kTable;
 }

@@ -56,8 +56,8 @@ void det(Node& node) { node.result("det", {node.in(0)}); }
 std::span<const Translator> linear_translators() {
   static constexpr Translator kTable[] = {
       {"Det", 11, 27, det},
-      {"Gemm", 7, 27, gemm},
-      {"MatMul", 7, 27, matmul},
+      {"Gemm", 7, 27, in_i64<gemm>},
+      {"MatMul", 7, 27, in_i64<matmul>},
   };
   return kTable;
 }

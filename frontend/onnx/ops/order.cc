@@ -138,7 +138,7 @@ std::span<const Translator> order_translators() {
   static constexpr Translator kTable[] = {
       {"NonMaxSuppression", 10, 27, non_max_suppression},
       {"NonZero", 9, 27, non_zero},
-      {"TopK", 7, 27, top_k},
+      {"TopK", 7, 27, in_i64<top_k, Keeps::kOrder>},
       {"Unique", 11, 27, unique},
   };
   return kTable;

@@ -148,7 +148,7 @@ void pad(Node& node) {
 
 std::span<const Translator> pad_translators() {
   static constexpr Translator kTable[] = {
-      {"Pad", 7, 27, pad},
+      {"Pad", 7, 27, in_i64<pad>},
   };
   return kTable;
 }

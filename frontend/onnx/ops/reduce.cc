@@ -142,6 +142,14 @@ void reduce_log_sum_exp(Node& node) {
   node.result("squeeze", {sum}, {{"axes", axes}});
 }
 
+/// The operand in a type with which LibTorch compares and which has negative numbers.
+ValueId comparable(Node& node) {
+  const ValueId x = node.in(0);
+  if (node.dtype(x) == ir::DType::kU64) node.fail(node.op() + " of u64 is not supported");
+  const bool is_unsigned = node.dtype(x) == ir::DType::kU8 || is_wide_unsigned(node.dtype(x));
+  return is_unsigned ? node.cast(x, ir::DType::kI64) : x;
+}
+
 /// Selects the first of equal elements, or the last by searching the reversed axis.
 void arg_extreme(Node& node, ValueId x) {
   const ir::Shape* const from = node.shape(x);
@@ -153,17 +161,13 @@ void arg_extreme(Node& node, ValueId x) {
   const ValueId end = node.emit("full", {}, {{"shape", ir::Shape{}}, {"value", last}, {"dtype", ir::DType::kI64}});
   node.result("sub", {end, node.emit("argmax", {flipped(node, x, axis)}, attributes)});
 }
-void arg_max(Node& node) { arg_extreme(node, node.in(0)); }
+void arg_max(Node& node) { arg_extreme(node, comparable(node)); }
 
 /// Argmax of -x for floats, of -1 - x for integers, which cannot overflow.
 void arg_min(Node& node) {
-  ValueId x = node.in(0);
+  const ValueId x = comparable(node);
   if (ir::is_float(node.dtype(x))) return arg_extreme(node, node.emit("neg", {x}));
-  const ir::DType dtype = node.dtype(x);
-  if (dtype == ir::DType::kU64) return node.fail("ArgMin of u64 is not supported");
-  const bool is_unsigned = dtype == ir::DType::kU8 || dtype == ir::DType::kU16 || dtype == ir::DType::kU32;
-  if (is_unsigned) x = node.emit("cast", {x}, {{"dtype", ir::DType::kI64}});
-  arg_extreme(node, node.emit("sub", {node.scalar(-1, is_unsigned ? ir::DType::kI64 : dtype), x}));
+  arg_extreme(node, node.emit("sub", {node.scalar(-1, node.dtype(x)), x}));
 }
 
 /// Operates on one axis, the last by default. For opset 13 and later.
@@ -234,16 +238,16 @@ std::span<const Translator> reduce_translators() {
       {"Hardmax", 7, 27, hardmax},
       {"LogSoftmax", 13, 27, normalized_exponential<kLogSoftmax>},
       {"LogSoftmax", 7, 12, flattened_exponential<kLogSoftmax>},
-      {"ReduceL1", 7, 27, reduce_l1},
+      {"ReduceL1", 7, 27, in_i64<reduce_l1, Keeps::kOrder>},
       {"ReduceL2", 7, 27, rounded_once<reduce_l2>},
       {"ReduceLogSum", 7, 27, rounded_once<reduce_log_sum>},
       {"ReduceLogSumExp", 7, 27, rounded_once<reduce_log_sum_exp>},
-      {"ReduceMax", 7, 27, extreme<kMax, true>},
-      {"ReduceMean", 7, 27, reduce<kMean, 18>},
-      {"ReduceMin", 7, 27, extreme<kMin, false>},
-      {"ReduceProd", 7, 27, reduce<kProd, 18>},
-      {"ReduceSum", 7, 27, reduce<kSum, 13>},
-      {"ReduceSumSquare", 7, 27, rounded_once<reduce_sum_square>},
+      {"ReduceMax", 7, 27, in_i64<extreme<kMax, true>, Keeps::kOrder>},
+      {"ReduceMean", 7, 27, in_i64<reduce<kMean, 18>, Keeps::kOrder>},
+      {"ReduceMin", 7, 27, in_i64<extreme<kMin, false>, Keeps::kOrder>},
+      {"ReduceProd", 7, 27, in_i64<reduce<kProd, 18>>},
+      {"ReduceSum", 7, 27, in_i64<reduce<kSum, 13>>},
+      {"ReduceSumSquare", 7, 27, in_i64<rounded_once<reduce_sum_square>>},
       {"Softmax", 13, 27, normalized_exponential<kSoftmax>},
       {"Softmax", 7, 12, flattened_exponential<kSoftmax>},
   };

@@ -57,13 +57,21 @@ void tensor_scatter(Node& node) {
   node.result("scatter_elements", {cache, indices, update}, {{"axis", ir::Dim(axis)}});
 }
 
+/// Extremes depend on the order.
+template <void (*translate)(Node&)>
+void exact(Node& node) {
+  const std::string reduction = node.text("reduction", "none");
+  const bool compares = reduction == "max" || reduction == "min";
+  node.compute_in_i64(translate, compares ? Keeps::kOrder : Keeps::kSums);
+}
+
 }  // namespace
 
 std::span<const Translator> scatter_translators() {
   static constexpr Translator kTable[] = {
-      {"Scatter", 9, 27, scatter_elements},
-      {"ScatterElements", 11, 27, scatter_elements},
-      {"ScatterND", 11, 27, scatter_nd},
+      {"Scatter", 9, 27, exact<scatter_elements>},
+      {"ScatterElements", 11, 27, exact<scatter_elements>},
+      {"ScatterND", 11, 27, exact<scatter_nd>},
       {"TensorScatter", 24, 27, tensor_scatter},
   };
   return kTable;

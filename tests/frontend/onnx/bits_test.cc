@@ -150,6 +150,48 @@ TEST(Arithmetic, OfUnsignedNumbersWrapsAndKeepsTheirOrder) {
               ElementsAre(1));
 }
 
+struct Largest {
+  std::string type, digits;
+  double decoded;  ///< the support library reads u64 as i64
+};
+
+/// LibTorch computes none of these with unsigned integers of more than one byte.
+TEST(Arithmetic, OfWideUnsignedNumbersIsExact) {
+  for (const Largest& of : std::vector<Largest>{
+           {"uint16", "65535", 65535}, {"uint32", "4294967295", 4294967295}, {"uint64", "18446744073709551615", -1}}) {
+    SCOPED_TRACE(of.type);
+    const std::string stored = " <" + of.type + "[2, 2] x = {" + of.digits + ", 1, 2, 3}, " + of.type +
+                               "[2, 2] w = {1, 0, 1, 1}, bool[2, 2] c = {1, 0, 0, 1}, int64 one = {1},"
+                               " int64[1] ones = {1}, int64[2, 2] at = {1, 0, 1, 0}, int64 two = {2}, " +
+                               of.type + "[2] ends = {7, " + of.digits + "}> ";
+    const auto computed = [&](const std::string& shape, const std::string& node) {
+      return numbers_of("agraph () => (" + of.type + shape + " y)" + stored + "{ y = " + node + " }", 18);
+    };
+    EXPECT_THAT(computed("[2, 2]", "MatMul (x, w)"), ElementsAre(0, 1, 5, 3));
+    EXPECT_THAT(computed("[2, 2]", "Gemm (x, w)"), ElementsAre(0, 1, 5, 3));
+    EXPECT_THAT(computed("[2, 1]", "ReduceSum (x, ones)"), ElementsAre(0, 5));
+    EXPECT_THAT(computed("[2, 2]", "CumSum (x, one)"), ElementsAre(of.decoded, 0, 2, 5));
+    EXPECT_THAT(computed("[2, 2]", "Abs (x)"), ElementsAre(of.decoded, 1, 2, 3));
+    EXPECT_THAT(computed("[2, 2]", "Where (c, x, w)"), ElementsAre(of.decoded, 0, 1, 3));
+    EXPECT_THAT(computed("[2, 2]", "Trilu (x)"), ElementsAre(of.decoded, 1, 0, 3));
+    EXPECT_THAT(computed("[2, 2]", "ScatterElements <axis = 1> (w, at, x)"), ElementsAre(1, of.decoded, 3, 2));
+    EXPECT_THAT(computed("[2]", "Einsum <equation = \"ij,ij->i\"> (x, w)"), ElementsAre(of.decoded, 5));
+    EXPECT_THAT(computed("[1, 2]", "OneHot (ones, two, ends)"), ElementsAre(7, of.decoded));
+    if (of.type == "uint64") continue;
+    EXPECT_THAT(computed("[2, 1]", "ReduceMax (x, ones)"), ElementsAre(of.decoded, 3));
+    EXPECT_THAT(computed("[2, 2]", "Sign (x)"), ElementsAre(1, 1, 1, 1));
+    EXPECT_THAT(numbers_of("agraph () => (int64[2, 1] y)" + stored + "{ y = ArgMax <axis = 1> (x) }", 18),
+                ElementsAre(0, 1));
+  }
+}
+
+TEST(Arithmetic, RefusesTheOrderOfUnsignedNumbersOf64Bits) {
+  for (const std::string node : {"y = ReduceMax (x)", "y = Sign (x)", "y = ArgMax (x)", "y, i = TopK (x, one)"}) {
+    EXPECT_THAT(refusal("agraph (uint64[batch, 2] x) => (uint64[n] y) <int64[1] one = {1}> { " + node + " }", 18),
+                HasSubstr(" of u64 is not supported"));
+  }
+}
+
 TEST(Arithmetic, DividesUnsignedNumbersOf64Bits) {
   // The largest number, as -1 is; half of it; a divisor beyond what has a sign.
   const auto computed = [](const std::string& node) {

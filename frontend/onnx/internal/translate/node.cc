@@ -166,13 +166,13 @@ ValueId Node::table(std::string_view name, ir::DType dtype, const std::vector<in
   return tables_.emplace_back(ir::add_constant(graph(), name_of(name), dtype, shape, values));
 }
 
-void Node::round_once(void (*translate)(Node&)) {
+void Node::compute_in(ir::DType (*wide)(ir::DType), void (*translate)(Node&)) {
   const std::vector<ValueId> given = operands_;
   std::optional<ir::DType> narrow;
   for (ValueId& each : operands_) {
-    const ValueId wide = widened(each);
-    if (wide != each) narrow = dtype(each);
-    each = wide;
+    const ValueId converted = cast(each, wide(dtype(each)));
+    if (converted != each) narrow = dtype(each);
+    each = converted;
   }
   if (!narrow || !wants(0)) return translate(*this);
   const std::string name = std::exchange(names_[0], name_of("wide"));
@@ -180,6 +180,16 @@ void Node::round_once(void (*translate)(Node&)) {
   operands_ = given;
   names_[0] = name;
   result("cast", {outputs_[0]}, {{"dtype", *narrow}});
+}
+
+void Node::round_once(void (*translate)(Node&)) { compute_in(ir::sum_dtype, translate); }
+
+void Node::compute_in_i64(void (*translate)(Node&), Keeps keeps) {
+  for (const ValueId each : operands_) {
+    if (keeps == Keeps::kOrder && each.valid() && dtype(each) == ir::DType::kU64)
+      return fail(op() + " of u64 is not supported");
+  }
+  compute_in([](ir::DType dtype) { return is_wide_unsigned(dtype) ? ir::DType::kI64 : dtype; }, translate);
 }
 
 void Node::note_weight(ValueId value) {

@@ -28,6 +28,15 @@ struct List {
   bool joined = false;  ///< the only value has the elements on its axis 0, for instance one per sample
 };
 
+/// Property of u64 operands that an operation preserves in i64. LibTorch does not compute with unsigned integers of
+/// more than one byte, so they are cast to i64. That is exact for 16 and 32 bits. For 64 bits it preserves either sums
+/// and products, which wrap alike, or the order, if the sign bit is flipped before.
+enum class Keeps { kSums, kOrder };
+
+inline bool is_wide_unsigned(ir::DType dtype) {
+  return dtype == ir::DType::kU16 || dtype == ir::DType::kU32 || dtype == ir::DType::kU64;
+}
+
 /// A node that passed ONNX's checker, with the graph that its tasks are added to.
 class Node : public TaskWriter {
  public:
@@ -124,6 +133,9 @@ class Node : public TaskWriter {
   bool has_room_for_table(uint64_t numbers);
   /// Translates the node in float32 if its floats have 16 bits, and rounds its only output.
   void round_once(void (*translate)(Node&));
+  /// Translates the node in i64 if it has unsigned integers of more than one byte, and casts its first output back.
+  /// Fails for u64 if the node depends on their order.
+  void compute_in_i64(void (*translate)(Node&), Keeps keeps);
   /// Records that a value is used as a weight although no core operator has it as a weight operand.
   void note_weight(ValueId value);
   /// The stored tensors that such values consist of.
@@ -146,6 +158,8 @@ class Node : public TaskWriter {
   const std::string& remark() const { return remark_; }
 
  private:
+  /// Casts all operands to the types that `wide` maps theirs to, and the first output back.
+  void compute_in(ir::DType (*wide)(ir::DType), void (*translate)(Node&));
   void bind(size_t output, ValueId value);
   const ONNX_NAMESPACE::AttributeProto* find(std::string_view name) const;
 
@@ -167,6 +181,12 @@ class Node : public TaskWriter {
 template <void (*translate)(Node&)>
 void rounded_once(Node& node) {
   node.round_once(translate);
+}
+
+/// Translates an operator in a type with which LibTorch computes.
+template <void (*translate)(Node&), Keeps keeps = Keeps::kSums>
+void in_i64(Node& node) {
+  node.compute_in_i64(translate, keeps);
 }
 
 }  // namespace rannc::frontend
