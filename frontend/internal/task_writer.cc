@@ -161,6 +161,15 @@ std::optional<double> TaskWriter::number(ValueId value) const {
   return std::nullopt;
 }
 
+std::optional<ir::Attribute> TaskWriter::exact_number(ValueId value) const {
+  if (ir::is_float(dtype(value))) {
+    const auto known = number(value);
+    return known ? std::optional<ir::Attribute>(*known) : std::nullopt;
+  }
+  const auto known = integers(value);
+  return known && known->size() == 1 ? std::optional<ir::Attribute>(ir::Dim(known->front())) : std::nullopt;
+}
+
 std::vector<ValueId> TaskWriter::add(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes,
                                      std::span<const std::string> names) {
   if (!good()) return {};
@@ -243,6 +252,18 @@ std::optional<std::vector<double>> TaskWriter::elements(ValueId value, int64_t l
   if (!graph_.value(value).data.present()) return std::nullopt;
   auto numbers = ir::decode_numbers(graph_.type(value), graph_.value(value).data, limit);
   return numbers.ok() ? std::optional(*std::move(numbers)) : std::nullopt;
+}
+
+std::optional<std::vector<int64_t>> TaskWriter::whole_elements(ValueId value, int64_t limit) const {
+  if (auto known = integers(value)) return known;
+  if (!value.valid() || ir::is_float(dtype(value))) return std::nullopt;
+  if (graph_.value(value).data.present()) {
+    auto found = ir::decode_integers(graph_.type(value), graph_.value(value).data, limit);
+    return found.ok() ? std::optional(*std::move(found)) : std::nullopt;
+  }
+  const auto repeated = elements(value, limit);
+  if (!repeated) return std::nullopt;
+  return std::vector<int64_t>(repeated->begin(), repeated->end());
 }
 
 std::string_view TaskWriter::name(ValueId value) const { return value.valid() ? graph_.value(value).name : ""; }

@@ -53,10 +53,14 @@ class TaskWriter {
   std::optional<ir::Shape> cut_to_sizes(ValueId value) const;
   /// The only element of a constant, looking through casts and changes of shape.
   std::optional<double> number(ValueId value) const;
+  /// Likewise as an attribute: an integer for types other than floats, because doubles cannot represent every integer.
+  std::optional<ir::Attribute> exact_number(ValueId value) const;
   /// All elements of a constant that has at most a few.
   std::optional<std::vector<double>> numbers(ValueId value) const;
   /// All elements, at most `limit`, in row-major order, of a value that is stored, repeats one number or has contents.
   std::optional<std::vector<double>> elements(ValueId value, int64_t limit = 1 << 20) const;
+  /// Likewise for types other than floats, of which doubles cannot represent every integer.
+  std::optional<std::vector<int64_t>> whole_elements(ValueId value, int64_t limit = 1 << 20) const;
   /// Whether all elements are zero: of a stored tensor, or of one repeated number, expanded or sliced.
   bool is_zero(ValueId value) const;
 

@@ -126,17 +126,6 @@ void mod(Node& node) {
 
 // --- bounds
 
-/// Returns a known bound as an integer or float attribute, depending on `x`. Doubles cannot represent every integer.
-std::optional<ir::Attribute> known_bound(const Node& node, ValueId x, ValueId bound) {
-  if (!ir::is_float(node.dtype(x))) {
-    const auto known = node.integers(bound);
-    if (known && known->size() == 1) return ir::Dim(known->front());
-    return std::nullopt;
-  }
-  const auto known = node.number(bound);
-  return known ? std::optional<ir::Attribute>(*known) : std::nullopt;
-}
-
 /// Clips by bounds that are values.
 ValueId clipped(Node& node, ValueId x, const std::array<ValueId, 2>& bounds) {
   if (bounds[0].valid()) x = computed(node, {kMaximum, Keeps::kOrder}, x, bounds[0]);
@@ -159,7 +148,7 @@ void clip(Node& node) {
     if (node.opset() < 11) {
       if (node.has_attribute(kBounds[i])) attributes.set(kBounds[i], node.number(kBounds[i], 0.0));
     } else if (node.has(i + 1)) {
-      const auto bound = known_bound(node, x, node.in(i + 1));
+      const auto bound = node.exact_number(node.in(i + 1));
       const bool after_value = given[0].valid();  // the upper bound wins, so that it must not go ahead of the lower one
       if (bound && !after_value) {
         attributes.set(kBounds[i], *bound);

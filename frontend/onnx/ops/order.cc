@@ -32,16 +32,6 @@ void top_k(Node& node) {
   node.results("topk", {x}, {{"k", *k}, {"axis", ir::Dim(axis)}, {"largest", node.integer("largest", 1) != 0}});
 }
 
-/// Returns the elements of operand 0, which determine the size of the result.
-std::optional<std::vector<double>> known_elements(Node& node) {
-  auto known = node.elements(node.in(0));
-  if (!known) {
-    node.fail(node.op() + ": '" + std::string(node.name(node.in(0))) +
-              "' must be known before the model runs: the size of the result depends on its numbers");
-  }
-  return known;
-}
-
 /// Returns the shape of a value whose elements are known.
 std::vector<int64_t> sizes_of(Node& node, ValueId value) {
   std::vector<int64_t> sizes;
@@ -74,16 +64,35 @@ void non_zero(Node& node) {
 
 // --- Unique
 
+/// A float, or 0 and an integer. Ordered as the elements of their type.
+using Element = std::pair<double, int64_t>;
+
+/// Returns the elements of operand 0, which determine the size of the result.
+std::vector<Element> known_elements(Node& node) {
+  const ValueId x = node.in(0);
+  std::vector<Element> all;
+  if (const auto integers = node.whole_elements(x)) {
+    const int64_t flipped = node.dtype(x) == ir::DType::kU64 ? INT64_MIN : 0;  // the bit of the largest u64
+    for (const int64_t number : *integers) all.emplace_back(0, number ^ flipped);
+  } else if (const auto floats = node.elements(x)) {
+    for (const double number : *floats) all.emplace_back(number, 0);
+  } else {
+    node.fail(node.op() + ": '" + std::string(node.name(x)) +
+              "' must be known before the model runs: the size of the result depends on its numbers");
+  }
+  return all;
+}
+
 /// Distinct slices of a tensor along an axis.
 struct Slices {
-  std::vector<std::vector<double>> distinct;  ///< in the order of the result
+  std::vector<std::vector<Element>> distinct;  ///< in the order of the result
   std::vector<int64_t> first, inverse, counts;
 };
 
-Slices unique_slices(const std::vector<std::vector<double>>& all, bool sorted) {
-  std::map<std::vector<double>, std::vector<int64_t>> where;
+Slices unique_slices(const std::vector<std::vector<Element>>& all, bool sorted) {
+  std::map<std::vector<Element>, std::vector<int64_t>> where;
   for (size_t i = 0; i < all.size(); ++i) where[all[i]].push_back(static_cast<int64_t>(i));
-  std::vector<std::pair<std::vector<double>, std::vector<int64_t>>> found(where.begin(), where.end());
+  std::vector<std::pair<std::vector<Element>, std::vector<int64_t>>> found(where.begin(), where.end());
   if (!sorted) {
     std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.second[0] < b.second[0]; });
   }
@@ -100,28 +109,34 @@ Slices unique_slices(const std::vector<std::vector<double>>& all, bool sorted) {
 
 /// Compares the slices of a constant, or its elements, at compile time. Gathers the distinct ones from x.
 void unique(Node& node) {
-  const auto known = known_elements(node);
-  if (!known) return;
+  const std::vector<Element> known = known_elements(node);
+  if (!node.good()) return;
   const ValueId given = node.in(0);
   std::vector<int64_t> sizes = sizes_of(node, given);
   const auto rank = static_cast<int64_t>(sizes.size());
   const bool flat = !node.has_attribute("axis");
   const auto axis = static_cast<size_t>(flat ? 0 : node.axis(node.integer("axis", 0), rank));
   if (!node.good()) return;
-  const auto total = static_cast<int64_t>(known->size());
+  const auto total = static_cast<int64_t>(known.size());
   const ValueId x = flat ? node.emit("reshape", {given}, {{"shape", ir::Shape{total}}}) : given;
   if (flat) sizes = {total};
   int64_t inner = 1;
   for (size_t i = axis + 1; i < sizes.size(); ++i) inner *= sizes[i];
-  std::vector<std::vector<double>> all(static_cast<size_t>(sizes[axis]));
-  for (size_t at = 0; at < known->size(); ++at) {
-    all[static_cast<size_t>(static_cast<int64_t>(at) / inner % sizes[axis])].push_back((*known)[at]);
+  std::vector<std::vector<Element>> all(static_cast<size_t>(sizes[axis]));
+  for (size_t at = 0; at < known.size(); ++at) {
+    all[static_cast<size_t>(static_cast<int64_t>(at) / inner % sizes[axis])].push_back(known[at]);
   }
   const Slices slices = unique_slices(all, node.integer("sorted", 1) != 0);
   const auto constant = [&](const std::vector<int64_t>& values) {
     return node.table("constant", ir::DType::kI64, {static_cast<int64_t>(values.size())}, values);
   };
-  node.result("gather", {x, constant(slices.first)}, {{"axis", ir::Dim(static_cast<int64_t>(axis))}});
+  const ir::Attributes along = {{"axis", ir::Dim(static_cast<int64_t>(axis))}};
+  if (is_wide_unsigned(node.dtype(x))) {
+    const ValueId wide = node.emit("gather", {node.cast(x, ir::DType::kI64), constant(slices.first)}, along);
+    node.result("cast", {wide}, {{"dtype", node.dtype(x)}});
+  } else {
+    node.result("gather", {x, constant(slices.first)}, along);
+  }
   const std::vector<int64_t>* const more[] = {&slices.first, &slices.inverse, &slices.counts};
   for (size_t i = 0; i < std::size(more); ++i) {
     if (node.wants(i + 1)) node.result_at(i + 1, constant(*more[i]));

@@ -139,7 +139,8 @@ void pad(Node& node) {
     return node.result("pad", {x}, {{"pads", *pads}, {"mode", mode}});
   }
   const bool has_value = node.opset() >= 11 && node.has(2);
-  const auto given = has_value ? node.number(node.in(2)) : std::optional(node.number("value", 0.0));
+  const auto given =
+      has_value ? node.exact_number(node.in(2)) : std::optional<ir::Attribute>(node.number("value", 0.0));
   if (!given) return pad_with_computed(node, x, *pads, node.in(2));
   node.result("pad", {x}, {{"pads", *pads}, {"value", *given}, {"mode", mode}});
 }

@@ -41,5 +41,27 @@ TEST(Numbers, BoundsOfIntegersAreExact) {
             (std::vector<int64_t>{9007199254740993, -5, 9007199254740993}));
 }
 
+/// 2^60, 2^60 + 1, 5, 2^60: two of them are one double.
+TEST(Numbers, DistinctIntegersAreExact) {
+  const std::string head =
+      "agraph () => (int64[n] y) <int64[4] x = {1152921504606846976, 1152921504606846977, 5, 1152921504606846976}> ";
+  EXPECT_EQ(output_of(head + "{ y = Unique (x) }"),
+            (std::vector<int64_t>{5, 1152921504606846976, 1152921504606846977}));
+  EXPECT_EQ(output_of(head + "{ u, i, v, y = Unique <sorted = 0> (x) }"), (std::vector<int64_t>{2, 1, 1}));
+}
+
+/// -1 as u64 is the largest number.
+TEST(Numbers, DistinctUnsignedIntegersKeepTheirOrder) {
+  EXPECT_EQ(output_of("agraph () => (int64[3] y) <uint64[3] x = {18446744073709551615, 0, 7}>"
+                      " { u, y = Unique (x) }"),
+            (std::vector<int64_t>{1, 2, 0}));
+}
+
+TEST(Numbers, PadsOfIntegersAreExact) {
+  EXPECT_EQ(output_of("agraph () => (int64[3] y) <int64[1] x = {1}, int64[2] p = {1, 1}, int64 v = {9007199254740993}>"
+                      " { y = Pad (x, p, v) }"),
+            (std::vector<int64_t>{9007199254740993, 1, 9007199254740993}));
+}
+
 }  // namespace
 }  // namespace rannc::frontend
