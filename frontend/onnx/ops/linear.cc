@@ -1,4 +1,6 @@
 /// Translates ONNX matrix products.
+#include <fmt/format.h>
+
 #include "frontend/onnx/internal/translate/fixed_sizes.h"
 #include "frontend/onnx/internal/translate/node.h"
 #include "frontend/onnx/internal/translate/translators.h"
@@ -31,8 +33,22 @@ void scaled_sum(Node& node) {
   node.result("add", {scaled(node, product, alpha), scaled(node, node.in(2), beta)});
 }
 
+/// Whether integers can be multiplied by alpha and beta. ONNX does not specify how other results are rounded.
+bool fits_factors(Node& node) {
+  if (ir::is_float(node.dtype(node.in(0)))) return true;
+  for (const char* const name : {"alpha", "beta"}) {
+    const double factor = node.number(name, 1.0);
+    if (static_cast<double>(whole(factor)) == factor) continue;
+    node.fail(
+        fmt::format("Gemm: {} {} of {} operands is not an integer", name, factor, ir::str(node.dtype(node.in(0)))));
+    return false;
+  }
+  return true;
+}
+
 /// alpha * A' B' + beta * C. A bias of rank 1 becomes an operand of the linear operator. Any other C is added.
 void gemm(Node& node) {
+  if (!fits_factors(node)) return;
   const ValueId b = node.in(1);
   const double alpha = node.number("alpha", 1.0), beta = node.number("beta", 1.0);
   const bool has_bias = node.has(2) && beta != 0;

@@ -245,6 +245,18 @@ TEST(Thresholds, AreThoseOfTheirDefinitions) {
   EXPECT_EQ(samples.output(), "f32[batch,5] @0");
 }
 
+TEST(Gemm, RefusesFractionsOfIntegers) {
+  const std::string head =
+      "agraph (int32[batch, 3] a) => (int32[batch, 2] y) <int32[3, 2] b = {1, 2, 3, 4, 5, 6}, int32[2] c = {1, 2}> ";
+  EXPECT_THAT(refusal(head + "{ y = Gemm <alpha = 0.5> (a, b, c) }", 13),
+              HasSubstr("Gemm: alpha 0.5 of i32 operands is not an integer"));
+  EXPECT_THAT(refusal(head + "{ y = Gemm <beta = 1.5> (a, b, c) }", 13),
+              HasSubstr("Gemm: beta 1.5 of i32 operands is not an integer"));
+  const auto run = test::run_onnx(head + "{ y = Gemm <alpha = 2.0, beta = 3.0> (a, b, c) }", 13, {{"a", {1, 0, 0}}});
+  ASSERT_TRUE(run.ok()) << run.diagnostic().str();
+  EXPECT_THAT(run->numbers[0], ElementsAre(5, 10));
+}
+
 TEST(Det, IsOfTheLastTwoAxes) {
   EXPECT_EQ(ImportedGraph("agraph (float[batch, 3, 3] x) => (float[batch] y) { y = Det (x) }", 11).output(),
             "f32[batch] @0");
