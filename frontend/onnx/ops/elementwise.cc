@@ -112,16 +112,22 @@ void prelu(Node& node) {
   node.result("where", {positive, x, scaled});
 }
 
-/// x + bias below -lambd, x - bias above lambd, 0 between.
+/// x + bias below -lambd, x - bias above lambd, 0 between. Other integers than those of 64 bits and
+/// whole attributes are computed in doubles and truncated.
 void shrink(Node& node) {
-  const ValueId x = node.in(0);
-  const ir::DType dtype = node.dtype(x);
+  const ir::DType of_x = node.dtype(node.in(0));
   const double bias = node.number("bias", 0.0), lambd = node.number("lambd", 0.5);
+  const auto is_whole = [](double number) { return static_cast<double>(whole(number)) == number; };
+  const bool is_exact = ir::is_float(of_x) || (of_x == ir::DType::kI64 && is_whole(bias) && is_whole(lambd));
+  const ir::DType dtype = is_exact ? of_x : ir::DType::kF64;
+  const ValueId x = node.cast(node.in(0), dtype);
   const ValueId zero = node.scalar(0, dtype);
   const ValueId below = node.emit("add", {x, node.scalar(bias, dtype)});
   const ValueId above = node.emit("sub", {x, node.scalar(bias, dtype)});
   const ValueId high = node.emit("where", {node.emit("gt", {x, node.scalar(lambd, dtype)}), above, zero});
-  node.result("where", {node.emit("lt", {x, node.scalar(-lambd, dtype)}), below, high});
+  const ValueId is_low = node.emit("lt", {x, node.scalar(-lambd, dtype)});
+  if (dtype == of_x) return node.result("where", {is_low, below, high});
+  node.result("cast", {node.emit("where", {is_low, below, high})}, {{"dtype", of_x}});
 }
 
 /// x above alpha, 0 elsewhere.

@@ -245,6 +245,13 @@ TEST(Thresholds, AreThoseOfTheirDefinitions) {
   EXPECT_EQ(samples.output(), "f32[batch,5] @0");
 }
 
+TEST(Thresholds, OfIntegersAreFractions) {
+  const std::string node = "{ y = Shrink <lambd = 1.5, bias = 1.5> (x) }";
+  EXPECT_THAT(numbers_of("agraph () => (int32[9] y) <int32[9] x = {-4, -3, -2, -1, 0, 1, 2, 3, 4}> " + node, 9),
+              ElementsAre(-2, -1, 0, 0, 0, 0, 0, 1, 2));
+  EXPECT_THAT(numbers_of("agraph () => (uint8[4] y) <uint8[4] x = {0, 1, 2, 4}> " + node, 9), ElementsAre(0, 0, 0, 2));
+}
+
 TEST(Gemm, RefusesFractionsOfIntegers) {
   const std::string head =
       "agraph (int32[batch, 3] a) => (int32[batch, 2] y) <int32[3, 2] b = {1, 2, 3, 4, 5, 6}, int32[2] c = {1, 2}> ";
