@@ -171,10 +171,16 @@ void selu(Node& node) {
   node.result("mul", {node.emit("elu", {x}, {{"alpha", alpha}}), gamma});
 }
 
-/// max(0, x) + min(0, alpha (e^(x/alpha) - 1)) = alpha * elu(x / alpha).
+/// max(0, x) + min(0, alpha (e^(x/alpha) - 1)), which is alpha * elu(x / alpha) for a positive alpha.
 void celu(Node& node) {
   const ValueId x = node.in(0);
-  const ValueId alpha = node.scalar(node.number("alpha", 1.0), node.dtype(x));
+  const double number = node.number("alpha", 1.0);
+  const ValueId alpha = node.scalar(number, node.dtype(x));
+  if (number < 0) {
+    const ValueId rest = node.emit("mul", {node.emit("expm1", {node.emit("div", {x, alpha})}), alpha});
+    const ValueId negative = node.emit("neg", {node.emit("relu", {node.emit("neg", {rest})})});
+    return node.result("add", {node.emit("relu", {x}), negative});
+  }
   node.result("mul", {node.emit("elu", {node.emit("div", {x, alpha})}), alpha});
 }
 

@@ -252,6 +252,13 @@ TEST(Thresholds, OfIntegersAreFractions) {
   EXPECT_THAT(numbers_of("agraph () => (uint8[4] y) <uint8[4] x = {0, 1, 2, 4}> " + node, 9), ElementsAre(0, 0, 0, 2));
 }
 
+TEST(Celu, OfANegativeAlphaIsThatOfItsDefinition) {
+  const auto run =
+      numbers_of("agraph () => (float[4] y) <float[4] x = {-1, 0, 1, 0.3}> { y = Celu <alpha = -0.3> (x) }", 12);
+  // -0.3 * (e^(1 / 0.3) - 1)
+  EXPECT_THAT(run, Pointwise(DoubleNear(1e-4), {-8.10949, 0.0, 1.0, 0.3}));
+}
+
 TEST(Gemm, RefusesFractionsOfIntegers) {
   const std::string head =
       "agraph (int32[batch, 3] a) => (int32[batch, 2] y) <int32[3, 2] b = {1, 2, 3, 4, 5, 6}, int32[2] c = {1, 2}> ";
