@@ -139,6 +139,18 @@ TEST(ResizeNumbers, OutsideOfACropAreTheValueAskedFor) {
 }
 
 // ONNX Runtime's numbers, with every way of splitting pads.
+/// The only element of a result is the first of its operand, at 0, without its neighbours.
+TEST(ResizeNumbers, OfOneElementAreTheFirst) {
+  const at::Tensor x = random({1, 1, 4, 5});
+  for (const char* mode : {"linear", "cubic"}) {
+    const at::Tensor y = y_of({{"x", x}},
+                              "y = Resize <mode = \"" + std::string(mode) +
+                                  "\", coordinate_transformation_mode = \"pytorch_half_pixel\"> (x, , , s)",
+                              13, "int64[4] s = {1, 1, 1, 1}");
+    expect_close(y, x.slice(2, 0, 1).slice(3, 0, 1));
+  }
+}
+
 TEST(ConvTransposeNumbers, OfLengthsThatAreAskedFor) {
   const at::Tensor x = at::tensor({1.0, 10.0, 100.0}, at::kDouble).reshape({1, 1, 3});
   const auto made = [&](const std::string& attributes) {
@@ -278,6 +290,14 @@ TEST(SamplingNumbers, OfAffineGridsAreLibTorchs) {
   }
 }
 
+/// LibTorch has 0.
+TEST(SamplingNumbers, OfAffineGridsPlaceASingleElementAtTheFirstCorner) {
+  const at::Tensor theta = at::tensor({1., 0., 0., 0., 1., 0.}, at::kDouble).reshape({1, 2, 3});
+  const at::Tensor y =
+      y_of({{"t", theta}}, "y = AffineGrid <align_corners = 1> (t, s)", 20, "int64[4] s = {1, 1, 2, 1}");
+  expect_close(y.reshape({-1}), at::tensor({-1., -1., -1., 1.}, at::kDouble));
+}
+
 /// One element of a plane between its neighbours, as RoiAlign's text says.
 double between(const at::Tensor& plane, double y, double x) {
   const auto rows = static_cast<double>(plane.size(0)), columns = static_cast<double>(plane.size(1));
@@ -300,14 +320,6 @@ at::Tensor plain_regions(const at::Tensor& x, const at::Tensor& regions, int64_t
   at::Tensor made = at::zeros({regions.size(0), x.size(1), bins, bins}, at::kDouble);
   for (int64_t r = 0; r < regions.size(0); ++r) {
     const auto side = [&](int64_t column) {
-/// LibTorch has 0.
-TEST(SamplingNumbers, OfAffineGridsPlaceASingleElementAtTheFirstCorner) {
-  const at::Tensor theta = at::tensor({1., 0., 0., 0., 1., 0.}, at::kDouble).reshape({1, 2, 3});
-  const at::Tensor y =
-      y_of({{"t", theta}}, "y = AffineGrid <align_corners = 1> (t, s)", 20, "int64[4] s = {1, 1, 2, 1}");
-  expect_close(y.reshape({-1}), at::tensor({-1., -1., -1., 1.}, at::kDouble));
-}
-
       const double shift = half_pixel ? 0.5 : 0;
       const double start = regions[r][column].item<double>() - shift;
       double length = regions[r][column + 2].item<double>() - shift - start;

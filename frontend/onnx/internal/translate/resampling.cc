@@ -20,7 +20,7 @@ double place(const Resampling& rule, const ResampledAxis& axis, int64_t i) {
     const double span = axis.roi_end - axis.roi_start;
     return (made == 1 ? span * last / 2 : y * span * last / (made - 1)) + axis.roi_start * last;
   }
-  if (rule.place == "pytorch_half_pixel" && made == 1) return -0.5;
+  if (rule.place == "pytorch_half_pixel" && axis.to == 1) return 0;
   const double half_pixel = (y + 0.5) / axis.scale - 0.5;
   if (rule.place != "half_pixel_symmetric") return half_pixel;
   return static_cast<double>(axis.from) / 2 * (1 - static_cast<double>(axis.to) / made) + half_pixel;
