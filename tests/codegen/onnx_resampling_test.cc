@@ -151,6 +151,16 @@ TEST(ResizeNumbers, OfOneElementAreTheFirst) {
   }
 }
 
+/// 3 * (0.8 - 0.1) + 4 * 0.1 lies midway in float32, above in double precision.
+TEST(ResizeNumbers, OfACropHaveTheirPlacesInFloat32) {
+  const at::Tensor x = at::arange(5, at::kDouble).reshape({1, 1, 1, 5});
+  const at::Tensor y =
+      y_of({{"x", x}},
+           "y = Resize <mode = \"nearest\", coordinate_transformation_mode = \"tf_crop_and_resize\"> (x, r, , s)", 13,
+           "int64[4] s = {1, 1, 1, 5}, float[8] r = {0, 0, 0, 0.1, 1, 1, 1, 0.8}");
+  expect_close(y.reshape({-1}), at::tensor({0, 1, 2, 2, 3}, at::kDouble));
+}
+
 TEST(ConvTransposeNumbers, OfLengthsThatAreAskedFor) {
   const at::Tensor x = at::tensor({1.0, 10.0, 100.0}, at::kDouble).reshape({1, 1, 3});
   const auto made = [&](const std::string& attributes) {

@@ -10,16 +10,22 @@ namespace {
 /// The length of the result before rounding, which ONNX's reference uses to compute coordinates.
 double length(const ResampledAxis& axis) { return axis.scale * static_cast<double>(axis.from); }
 
+/// In single precision, as ONNX Runtime computes it: in double precision, another neighbour may be nearest.
+double cropped_place(const ResampledAxis& axis, int64_t i) {
+  const auto y = static_cast<float>(i), last = static_cast<float>(axis.from - 1);
+  const auto made = static_cast<float>(length(axis));
+  const auto start = static_cast<float>(axis.roi_start), end = static_cast<float>(axis.roi_end);
+  if (made == 1) return 0.5f * (start + end) * last;
+  return start * last + y * (end - start) * last / (made - 1);
+}
+
 double place(const Resampling& rule, const ResampledAxis& axis, int64_t i) {
   const auto y = static_cast<double>(i);
   const double last = static_cast<double>(axis.from) - 1, made = length(axis);
   if (rule.place == "align_corners") return made == 1 ? 0 : y * last / (made - 1);
   if (rule.place == "asymmetric") return y / axis.scale;
   if (rule.place == "tf_half_pixel_for_nn") return (y + 0.5) / axis.scale;
-  if (rule.place == "tf_crop_and_resize") {
-    const double span = axis.roi_end - axis.roi_start;
-    return (made == 1 ? span * last / 2 : y * span * last / (made - 1)) + axis.roi_start * last;
-  }
+  if (rule.place == "tf_crop_and_resize") return cropped_place(axis, i);
   if (rule.place == "pytorch_half_pixel" && axis.to == 1) return 0;
   const double half_pixel = (y + 0.5) / axis.scale - 0.5;
   if (rule.place != "half_pixel_symmetric") return half_pixel;
