@@ -178,22 +178,12 @@ std::map<ValueId, ValueKind> RecoverParameters::requested_kinds(const ir::Graph&
 
 namespace {
 
-/// Whether PyTorch's tracing exporter named a node that reads the value: by the path of its module, `/head/Add`. All
-/// that this exporter stores is state of the program, also what has no module's name before its own: it belongs to the
-/// root.
-bool is_read_by_traced_node(const ir::Graph& graph, ValueId value) {
-  bool traced = false;
-  graph.for_each_use(value,
-                     [&](ir::Graph::Use use) { traced = traced || graph.location(use.task).node.starts_with('/'); });
-  return traced;
-}
-
-/// Whether an untrained tensor has the name of a parameter or a buffer and interacts with data. A learned threshold
-/// does; so does the mean of the samples.
-bool is_left(const ir::Graph& graph, ValueId value, const Roles& roles) {
+/// Whether an untrained tensor has a name that no exporter generates and interacts with data. A learned threshold does;
+/// so does the mean of the samples. If the file lists its parameters, a name without a module is not one of them.
+bool is_left(const ir::Graph& graph, ValueId value, const Roles& roles, const ir::StoredNotes& file) {
   const auto& found = graph.value(value);
-  const bool named = !ir::is_synthetic(found.name) &&
-                     (found.name.find('.') != std::string_view::npos || is_read_by_traced_node(graph, value));
+  const bool named =
+      !ir::is_synthetic(found.name) && (file.listed.empty() || found.name.find('.') != std::string_view::npos);
   return found.kind == ValueKind::kConstant && roles.role == Role::kConstant && !roles.statistics && named &&
          has_several_elements(found.type) && !has_mask_element(found.type, found.data);
 }
@@ -227,7 +217,7 @@ std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vect
       graph.set_kind(value, verdict.kind);
       outcome.changed = true;
     }
-    if (verdict.by_use && is_left(graph, value, votes)) by_use.left.insert(name);
+    if (verdict.by_use && is_left(graph, value, votes, known_.file)) by_use.left.insert(name);
     if (verdict.kind != ValueKind::kParameter) continue;
     parameters.push_back(value);
     if (verdict.by_use) by_use.trained.insert(name);

@@ -238,6 +238,15 @@ TEST(RecoverParameters, WhatIsTrainedByItsUseAloneIsCounted) {
               Contains(Field(&Note::message, "2 tensors are trained because of their use alone (b, w)")));
 }
 
+/// A learned bias of scores and a mask are added alike.
+TEST(RecoverParameters, WhatIsInDoubtIsAWarningWithoutNamesOfModules) {
+  const Recovered model = recover(
+      "agraph (float[batch, 2, 2] x) => (float[batch, 2, 2] y) <float[1, 2, 2] rb = {1, 2, 3, 4}, float[2, 2] w ="
+      " {1, 2, 3, 5}> { a = MatMul (x, w)\n b = Add (a, rb)\n y = Softmax (b) }");
+  EXPECT_THAT(model.context.warnings,
+              Contains(Field(&Note::message, HasSubstr("are not trained because of their use alone (rb): --train"))));
+}
+
 TEST(RecoverParameters, AListOfTheProgramsStateIsBelieved) {
   const std::string text =
       "agraph (float[batch, 2, 2] x) => (float[batch, 2, 2] y) <float temperature = {2}, float[2, 2] gate = {1, 2, 3, "
