@@ -15,6 +15,8 @@
 #include "frontend/internal/sizes.h"
 #include "ir/graph/constant.h"
 #include "ir/op/fold.h"
+#include "ir/op/interval.h"
+#include "ir/dim/dim_bounds.h"
 
 namespace rannc::frontend {
 
@@ -267,6 +269,16 @@ std::optional<std::vector<int64_t>> TaskWriter::whole_elements(ValueId value, in
 }
 
 std::string_view TaskWriter::name(ValueId value) const { return value.valid() ? graph_.value(value).name : ""; }
+
+bool TaskWriter::never_negative(ValueId value) const {
+  static const ir::Pattern kOfPlaces =
+      ir::through({"permute", "reshape", "squeeze", "split", "slice", "cast", "identity"}, ir::any(ir::Capture{0}));
+  const auto behind = match(value, kOfPlaces);
+  const TaskId made = behind ? graph_.producer((*behind)[ir::Capture{0}]) : TaskId();
+  if (made.valid() && graph_.op(made).name == kPickedPlaces) return true;
+  const auto range = ir::Intervals(graph_).of(value);
+  return range && ir::never_negative(range->factor) && ir::never_negative(range->low);
+}
 
 std::optional<ir::Match> TaskWriter::match(ValueId value, const ir::Pattern& pattern) const {
   return value.valid() ? ir::match(graph_, value, pattern) : std::nullopt;

@@ -64,6 +64,9 @@ class TaskWriter {
   /// Whether all elements are zero: of a stored tensor, or of one repeated number, expanded or sliced.
   bool is_zero(ValueId value) const;
 
+  /// Whether no element of an integer value is negative, because of its range or because it lists places of a mask.
+  bool never_negative(ValueId value) const;
+
   // --- building
   /// Adds a task with one output, named after the operator.
   ValueId emit(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes = {});

@@ -259,7 +259,7 @@ TEST(Outputs, ThatNoNodeMakesAreMadeByATask) {
   }
   EXPECT_THAT(names, ElementsAre("y", "x.output", "w.output"));
   ASSERT_EQ(found->notes.open.size(), 2U);
-  EXPECT_THAT(found->notes.open[0].message, HasSubstr("output 'x' is an input or a weight of the model"));
+  EXPECT_THAT(found->notes.open[0].message, HasSubstr("output 'x' is an input, a weight or a constant"));
 }
 
 TEST(OldOperatorSets, KnowOperatorsThatTheConverterDoesNot) {

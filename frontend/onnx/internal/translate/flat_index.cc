@@ -50,6 +50,7 @@ std::vector<ir::Dim> strides_of(const ir::Shape& x, const ir::Dim& rows) {
 /// Replaces negative indices by one beyond the axis, which is an error at run time. Flattened, they would pick from the
 /// sample before.
 ValueId never_from_end(Node& node, ValueId index, const ir::Dim& extent) {
+  if (node.never_negative(index)) return index;
   const ir::DType dtype = node.dtype(index);
   const ValueId beyond = node.emit("full", {}, {{"shape", ir::Shape{}}, {"value", extent}, {"dtype", dtype}});
   return node.emit("where", {node.emit("lt", {index, node.scalar(0, dtype)}), beyond, index});

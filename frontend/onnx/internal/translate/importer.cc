@@ -219,7 +219,7 @@ class Importer {
     if (graph_.value(value).name == name) {
       if (made) return value;
       name += ".output";
-      notes_.open.push_back({at(name), fmt::format("output '{}' is an input or a weight of the model: its name is '{}'",
+      notes_.open.push_back({at(name), fmt::format("output '{}' is an input, a weight or a constant of the model: its name is '{}'",
                                                    graph_.value(value).name, name)});
     }
     const TaskId task = graph_.add_task(ir::core("identity"), {&value, 1}, {}, {&name, 1}, at(name));
