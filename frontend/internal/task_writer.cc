@@ -13,10 +13,10 @@
 #include "frontend/internal/rows/picked_rows.h"
 #include "frontend/internal/size_conditions.h"
 #include "frontend/internal/sizes.h"
+#include "ir/dim/dim_bounds.h"
 #include "ir/graph/constant.h"
 #include "ir/op/fold.h"
 #include "ir/op/interval.h"
-#include "ir/dim/dim_bounds.h"
 
 namespace rannc::frontend {
 

@@ -219,8 +219,9 @@ class Importer {
     if (graph_.value(value).name == name) {
       if (made) return value;
       name += ".output";
-      notes_.open.push_back({at(name), fmt::format("output '{}' is an input, a weight or a constant of the model: its name is '{}'",
-                                                   graph_.value(value).name, name)});
+      notes_.open.push_back(
+          {at(name), fmt::format("output '{}' is an input, a weight or a constant of the model: its name is '{}'",
+                                 graph_.value(value).name, name)});
     }
     const TaskId task = graph_.add_task(ir::core("identity"), {&value, 1}, {}, {&name, 1}, at(name));
     RANNC_TRY(ir::infer_types(graph_, task));
