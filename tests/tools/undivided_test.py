@@ -135,6 +135,20 @@ class Undivided(programs.ProgramTest):
             loss = float.fromhex(programs.read_metadata(folder / "outputs.safetensors")["loss"])
             self.assertAlmostEqual(loss, loss_of(rows[:count]), delta=1e-5)
 
+    def test_outputs_that_count_samples_are_those_of_all(self):
+        path = onnx.write(self.scratch / "count.onnx", [onnx.node("Neg", ["x"], ["y"], "negate"),
+                                                        onnx.node("Shape", ["x"], ["sizes"], "measure")],
+                          [], [onnx.value("x", onnx.FLOAT, ["batch", FEATURES])],
+                          [onnx.value("y", onnx.FLOAT, ["batch", FEATURES]), onnx.value("sizes", onnx.INT64, [2])])
+        bundle, data = self.scratch / "bundle", self.scratch / "data.safetensors"
+        done = self.succeed("rannc-compile", path, "-o", bundle, "--costs", "analytic", "--mini-batch", 2)
+        self.assertIn("output 'sizes' depends on the number of samples", done.stderr)
+        programs.write_safetensors(data, {"x/x": ("F32", [SAMPLES, FEATURES], struct.pack(f"<{SAMPLES * FEATURES}f",
+                                                                                       *NUMBERS[:SAMPLES * FEATURES]))})
+        self.succeed("rannc-run", bundle, "-o", self.scratch / "run", "--data", data)
+        sizes = programs.read_safetensors(self.scratch / "run" / "outputs.safetensors")["sizes"]
+        self.assertEqual(struct.unpack("<2q", sizes[2]), (SAMPLES, FEATURES))
+
     def test_a_model_of_one_sample_at_a_time(self):
         bundle, path = self.scratch / "bundle", one_state(self.scratch / "state.onnx")
         done = self.succeed("rannc-compile", path, "-o", bundle, "--costs", "analytic")

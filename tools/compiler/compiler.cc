@@ -14,6 +14,7 @@
 #include "ir/state/state_bytes.h"
 #include "ir/verify.h"
 #include "partition/model/fixed_batch.h"
+#include "passes/batch/sample_rules.h"
 #include "passes/planning/choose_kernels.h"
 #include "passes/training/cut_functions.h"
 #include "passes/training/differentiate.h"
@@ -185,6 +186,18 @@ class Attempts {
     return single;
   }
 
+  // With a loss, `open-loss` has made metrics of such outputs or left them out.
+  static Result<void> check_counted_outputs(const ir::Graph& graph) {
+    if (!graph.losses().empty()) return {};
+    for (const ValueId output : passes::counted_outputs(graph)) {
+      return error(graph.location(graph.producer(output)),
+                   fmt::format("output '{}' depends on the number of samples or on a sample's index, which differ "
+                               "between a micro-batch and the mini-batch",
+                               graph.value(output).name));
+    }
+    return {};
+  }
+
   Result<PreparedModel> prepare(const Batching& batching) {
     PreparedModel model;
     passes::PipelineOptions pipeline = files_.pipeline;
@@ -212,6 +225,7 @@ class Attempts {
     model.report = std::move(passed.report);
     internal_ = model.report.internal;
     if (!model.report.ok()) return with_reproducer(*model.report.failure, model.report, request_.options.reproducer);
+    RANNC_TRY(check_counted_outputs(passed.graph));
     RANNC_CHECK(context.atoms.has_value()) << "the pipeline ends with form-atoms";
     model.graph = std::move(passed.graph);
     model.batching = std::move(passed.batching);
