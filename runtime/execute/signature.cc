@@ -111,9 +111,9 @@ class Builder {
     static const ir::Ops kProduct = "mul";
     if (ir::results_of(graph_)[random.index()]) return false;
     return !graph_.any_use(random, [&](const ir::Graph::Use& use) {
-      const ValueId other = graph_.inputs(use.task)[1 - std::min(use.operand, 1U)];
-      return !kProduct.contains(graph_.op(use.task)) || graph_.type(other).shape != graph_.type(random).shape ||
-             other == random;
+      if (!kProduct.contains(graph_.op(use.task))) return true;
+      const ValueId other = graph_.inputs(use.task)[1 - use.operand];
+      return other == random || graph_.type(other).shape != graph_.type(random).shape;
     });
   }
 
