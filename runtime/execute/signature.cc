@@ -99,17 +99,18 @@ class Builder {
   }
 
   void add_random_inputs() {
+    const std::vector<bool> results = ir::results_of(graph_);
     for (ValueId value : random_inputs_) {
       const ir::Graph::Value& random = graph_.value(value);
+      const bool only_scales = !results[value.index()] && scales(value);
       signature_.random_inputs.push_back(
-          {value, std::string(random.name), random.type, *graph_.random_input(value), scales(value)});
+          {value, std::string(random.name), random.type, *graph_.random_input(value), only_scales});
     }
   }
 
   // Other readers than products, and products that broadcast, need every element.
   bool scales(ValueId random) const {
     static const ir::Ops kProduct = "mul";
-    if (ir::results_of(graph_)[random.index()]) return false;
     return !graph_.any_use(random, [&](const ir::Graph::Use& use) {
       if (!kProduct.contains(graph_.op(use.task))) return true;
       const ValueId other = graph_.inputs(use.task)[1 - use.operand];
