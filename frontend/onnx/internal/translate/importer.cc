@@ -215,9 +215,8 @@ class Importer {
 
   /// Sequences, optionals and branches forward a tensor under its earlier name. An output is made by a task.
   Result<ValueId> named_as(ValueId value, std::string name) {
-    const bool made = graph_.producer(value).valid();
     if (graph_.value(value).name == name) {
-      if (made) return value;
+      if (graph_.producer(value).valid()) return value;
       name += ".output";
       notes_.open.push_back(
           {at(name), fmt::format("output '{}' is an input, a weight or a constant of the model: its name is '{}'",
